@@ -24,6 +24,14 @@ class Group:
     def level(self) -> Level:
         return min((match.level for match in self.matches), key=lambda level: RANK[level])
 
+    def explains(self, other: Group) -> bool:
+        """Whether the other one only follows from it: at its place, or at that of what proves it."""
+        if other.lead.cause not in self.lead.explains:
+            return False
+        proofs = (match for match in self.matches if match.cause == self.lead.cause)
+        places = (self.place, *(match.place or match.labels for match in proofs))
+        return any(shares_place(place, there) for place in places for there in (other.place, other.lead.elsewhere))
+
 
 def joined(found: list[Match]) -> list[Group]:
     """One group for each cause at each place: led by what says most, then by what explains most."""
@@ -35,12 +43,22 @@ def joined(found: list[Match]) -> list[Group]:
                 break
         else:
             groups.append(Group(match, dict(match.place), [match]))
-    for group in list(groups):
-        for other in [other for other in groups if other.lead.cause in group.lead.explains and other is not group]:
-            if group in groups and shares_place(group.place, other.place):
-                group.matches.extend(replace(match, level=group.lead.level) for match in other.matches)
-                groups.remove(other)
-    return groups
+    into: dict[int, Group] = {}
+
+    def root(group: Group) -> Group:
+        while id(group) in into:
+            group = into[id(group)]
+        return group
+
+    for group in groups:
+        for other in groups:
+            if id(other) not in into and group.explains(other) and root(group) is not other:
+                into[id(other)] = group
+    for other in groups:
+        if id(other) in into:
+            lead = root(other)
+            lead.matches.extend(replace(match, level=lead.lead.level) for match in other.matches)
+    return [group for group in groups if id(group) not in into]
 
 
 def is_same_place(one: Mapping[str, Label], other: Mapping[str, Label]) -> bool:

@@ -61,6 +61,8 @@ class DropPlace:
     rows: list[CountedRow]
     by: Mapping[str, str]
     words: frozenset[str]
+    elsewhere: Mapping[str, str]
+    """Another place that may tell the same packets; empty where there is none."""
     counted: Counter[Family] = field(default_factory=Counter)
     """What each source counts of it."""
     rates: dict[Family, float] = field(default_factory=dict)
@@ -86,6 +88,8 @@ class DropPlace:
         return self.stage, self.at, self.say
 
 
+_ByWord: TypeAlias = dict[str, list[tuple[Mapping[str, str], DropPlace]]]
+"""By a word of ``same_as``: where it was counted, and the line that it is in."""
 _Group: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], frozenset[str], Level]
 
 
@@ -104,19 +108,19 @@ def drop_places(rows: Iterable[CountedRow], manifests: Mapping[str, Manifest]) -
         candidates += _candidates(manifest, by_probe.get(name, []))
     candidates.sort(key=lambda one: -one.spec.fine)
     found: list[DropPlace] = []
-    by_word: dict[str, list[DropPlace]] = defaultdict(list)
+    by_word: _ByWord = defaultdict(list)
     for place in candidates:
         same = _same(place, by_word)
         if len(same) == 1 and not place.spec.rest:
             _take(same[0], place)
-            continue
-        if same and not _is_more(place, same):
+        elif same and not _is_more(place, same):
             for one in same:
                 one.rows += place.rows
-            continue
-        found.append(place)
+        else:
+            found.append(place)
+            same = [place]
         for word in place.words:
-            by_word[word].append(place)
+            by_word[word] += [(place.by, one) for one in same]
     return sorted(found, key=_rank)
 
 
@@ -164,12 +168,22 @@ def _candidates(manifest: Manifest, rows: Iterable[CountedRow]) -> Iterator[Drop
         family = members[0].family
         yield DropPlace(
             manifest.drop_places[number], at, say, level, total, per_s, any(row.at_least for row in members),
-            members, dict(by), words, Counter({family: total}), {family: per_s or 0.0},
+            members, dict(by), words, _elsewhere(manifest.drop_places[number], members[0].labels),
+            Counter({family: total}), {family: per_s or 0.0},
         )  # fmt: skip
 
 
+def _names(labels: Mapping[str, Label]) -> dict[str, str]:
+    return {name: figure.safe(value, _MAX_NAME) if value not in ANYWHERE else "" for name, value in labels.items()}
+
+
+def _elsewhere(spec: DropPlaceSpec, labels: Mapping[str, Label]) -> dict[str, str]:
+    found = {name: _filled(text, _names(labels)) for name, text in spec.elsewhere.items()}
+    return found if all(found.values()) else {}
+
+
 def _group(spec: DropPlaceSpec, labels: Mapping[str, Label]) -> _Group:
-    named = {name: figure.safe(value, _MAX_NAME) if value not in ANYWHERE else "" for name, value in labels.items()}
+    named = _names(labels)
     at = _filled(spec.at, named).strip()
     netns = named.get("netns", HOST)
     if netns not in ("", HOST):
@@ -185,10 +199,17 @@ def _filled(text: str, named: Mapping[str, str]) -> str:
     return text.format_map(defaultdict(str, named))
 
 
-def _same(place: DropPlace, by_word: Mapping[str, list[DropPlace]]) -> list[DropPlace]:
+def _same(place: DropPlace, by_word: _ByWord) -> list[DropPlace]:
     """The finer places that hold packets which this one counts, too."""
-    found = {id(one): one for word in place.words for one in by_word.get(word, ())}
-    return [one for one in found.values() if one.spec is not place.spec and _fits_place(one.by, place.by)]
+    here = [(word, place.by) for word in place.words]
+    there = [(word, place.elsewhere) for word in place.spec.same_elsewhere if place.elsewhere]
+    found = {
+        id(one): one
+        for word, by in here + there
+        for known, one in by_word.get(word, ())
+        if one.spec is not place.spec and _fits_place(known, by)
+    }
+    return [*found.values()]
 
 
 def _fits_place(one: Mapping[str, str], other: Mapping[str, str]) -> bool:

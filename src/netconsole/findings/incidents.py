@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from netconsole.findings.carried import Carried
-from netconsole.findings.causes import Group, is_same_place, joined, shares_place
+from netconsole.findings.causes import Group, is_same_place, joined
 from netconsole.findings.incident import Incident, urgency
 from netconsole.findings.matches import matches
 from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, begin_ns
@@ -116,17 +116,15 @@ class Incidents:
             for double in [double for double in known[1:] if double.lead.specific < group.lead.specific]:
                 one.since_ns = min(one.since_ns, double.since_ns)
                 self._drop(double)
-            for cause in group.lead.explains:
-                for other in [other for other in self._open if other.cause == cause and not other.ended]:
-                    if shares_place(other.place, group.place):
-                        one.since_ns = min(one.since_ns, other.since_ns)
-                        self._drop(other)
+            for other in [other for other in self._open if not other.ended and group.explains(other.group)]:
+                one.since_ns = min(one.since_ns, other.since_ns)
+                self._drop(other)
         return {number: group for number, group in reached.items() if any(one.number == number for one in self._open)}
 
     def _explained(self, group: Group) -> bool:
         """Whether it only follows from an open incident, whose evidence it becomes."""
         for one in self._open:
-            if not one.ended and group.lead.cause in one.lead.explains and shares_place(one.place, group.place):
+            if not one.ended and one.group.explains(group):
                 one.evidence.update({match.evidence: match for match in group.matches})
                 return True
         return False
@@ -172,6 +170,6 @@ class Incidents:
             return
         if one.quiet >= one.patience(self._windows):
             one.ended, one.quiet = True, 0
-            for family, tally in one.tallies.items():
+            for (family, _), tally in one.tallies.items():
                 for key in tally.rows:
                     self._windows.forget(family, key)

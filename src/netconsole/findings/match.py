@@ -51,6 +51,8 @@ class Match:
     history: tuple[float | None, ...] = ()
     specific: int = 0
     explains: tuple[str, ...] = ()
+    elsewhere: Mapping[str, Label] = field(default_factory=dict)
+    """Another place where the same loss may be told."""
     share_pct: float | None = None
     family: Family | None = None
     """What its row counts; None for gauges, percentiles and states, which have no total."""

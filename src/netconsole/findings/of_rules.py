@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from netconsole.findings.causes import ANYWHERE
 from netconsole.findings.match import Evidence, Match
 from netconsole.findings.past import MIN_SAMPLES
 from netconsole.findings.rules import (
@@ -82,6 +83,12 @@ def _place(rule: FindingSpec, labels: Mapping[str, Label], kind: str) -> dict[st
     if rule.cause:
         return {name: labels.get(name) for name in rule.place}
     return {**labels, RULE: f"{kind} {rule.table} {rule.value}"}
+
+
+def _elsewhere(rule: FindingSpec, labels: Mapping[str, Label]) -> dict[str, Label]:
+    """The other place where the loss of a row may be told; empty where the row names none."""
+    found = {name: labels.get(label) for name, label in rule.elsewhere.items()}
+    return {} if any(value in ANYWHERE for value in found.values()) else found
 
 
 def of_table(
@@ -188,6 +195,7 @@ def _match(
         history,
         rule.specific,
         rule.explains,
+        _elsewhere(rule, labels),
         share,
         family,
         lasting,

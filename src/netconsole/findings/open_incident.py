@@ -71,7 +71,8 @@ class OpenIncident:
     since_ns: int
     last_ns: int
     peak: float
-    tallies: dict[Family, _Tally] = field(default_factory=dict)
+    tallies: dict[tuple[Family, str], _Tally] = field(default_factory=dict)
+    """By what is counted, and by cause: what only follows from it may count the same packets again."""
     evidence: dict[Evidence, Match] = field(default_factory=dict)
     seen: int = 0
     quiet: int = 0
@@ -82,6 +83,11 @@ class OpenIncident:
     ended: bool = False
     is_small: bool = True
     """Nothing of it was ever large enough to be said after one interval."""
+
+    @property
+    def group(self) -> Group:
+        """What is known of it, as the matches of one interval are."""
+        return Group(self.lead, self.place, [*self.evidence.values()])
 
     def take(self, group: Group, state: State, windows: Windows) -> None:
         """The incident goes on with these matches."""
@@ -102,7 +108,7 @@ class OpenIncident:
 
     def _tally(self, match: Match, family: Family, state: State, windows: Windows) -> None:
         """Count the row of a match from the first of its moves on."""
-        tally = self.tallies.setdefault(family, _Tally(match.cause, match.unit))
+        tally = self.tallies.setdefault((family, match.cause), _Tally(match.cause, match.unit))
         window = windows.of(family).get(match.evidence.key)
         if match.evidence.key in tally.rows or window is None:
             return
@@ -111,9 +117,9 @@ class OpenIncident:
         tally.peak = max(tally.peak, _most(run) / interval_s(state, family.probe))
 
     def count(self, state: State, windows: Windows) -> bool:
-        """Take over what the incident's rows have counted. True when one of them moved in this interval."""
+        """Take over what the incident's rows have counted. True when one of its own cause moved in this interval."""
         moved = False
-        for family, tally in self.tallies.items():
+        for (family, _), tally in self.tallies.items():
             probe = state.probes.get(family.probe)
             table = probe.tables.get(family.table) if probe is not None and probe.measuring else None
             rate = mean = 0.0
@@ -124,7 +130,7 @@ class OpenIncident:
                     continue
                 counted.take(count.total)
                 rate += count.per_s or 0.0
-                moved = moved or bool(count.delta)
+                moved = moved or bool(count.delta and tally.cause == self.cause)
                 window = windows.of(family).get(key)
                 if window is not None and probe is not None:
                     mean += window.mean_per_s(probe.timeline.tick, SHORT, interval_s(state, family.probe))
@@ -151,7 +157,7 @@ class OpenIncident:
                 *family, tally.cause, tally.unit, tally.peak,
                 [SavedRow(list(key), row.start, row.last, row.before) for key, row in tally.rows.items()],
             )
-            for family, tally in self.tallies.items()
+            for (family, _), tally in self.tallies.items()
         ]  # fmt: skip
         return saved(self.told(), self.last_ns, self.shown, self.is_small, tallies)
 
@@ -163,13 +169,15 @@ class OpenIncident:
         self.shown, self.is_small, self.at_least = before.shown, before.is_small, before.at_least
         for one in before.tallies:
             rows = {row_key(row.key): _Row(row.start, row.last, row.before) for row in one.rows}
-            self.tallies[Family(one.probe, one.table, one.value)] = _Tally(one.cause, one.unit, rows, one.peak)
+            self.tallies[Family(one.probe, one.table, one.value), one.cause] = _Tally(
+                one.cause, one.unit, rows, one.peak
+            )
 
     def patience(self, windows: Windows) -> int:
         """After how many quiet intervals in a row it has ended. One that pauses anyway is given several such pauses."""
         if not self.is_small:
             return LEAVES_AFTER
-        pauses = [_usual_pause(family, tally, windows) for family, tally in self.tallies.items()]
+        pauses = [_usual_pause(family, tally, windows) for (family, _), tally in self.tallies.items()]
         known = [pause for pause in pauses if pause is not None]
         most = PAUSES * min(known) if known else LEAVES_AFTER_LASTING
         return round(min(LEAVES_AFTER_LASTING, max(LEAVES_AFTER, most)))
@@ -219,19 +227,19 @@ class OpenIncident:
     def _whole(self) -> _Tally | None:
         """What the row that leads has counted: of several values of one cause the one that holds the others."""
         lead = self.lead
-        counted = {family: tally for family, tally in self.tallies.items() if family.probe == lead.evidence.probe}
+        counted = {key: tally for key, tally in self.tallies.items() if key[0].probe == lead.evidence.probe}
         if lead.family is None:
             return next(iter(counted.values()), None)
-        same = [tally for family, tally in counted.items() if family.table == lead.family.table]
+        same = [tally for (family, _), tally in counted.items() if family.table == lead.family.table]
         alike = [tally for tally in same if tally.unit == lead.unit and tally.cause == lead.cause]
-        return max(alike, key=lambda tally: tally.counted, default=counted.get(lead.family))
+        return max(alike, key=lambda tally: tally.counted, default=None)
 
 
 def _sees(probe: ProbeState | None, one: OpenIncident, name: str) -> bool:
     """Whether a probe would have told of the incident in this interval."""
     if probe is None or not probe.measuring or is_lower_bound(probe):
         return False
-    for family, tally in one.tallies.items():
+    for (family, _), tally in one.tallies.items():
         if family.probe != name:
             continue
         table = probe.tables.get(family.table)

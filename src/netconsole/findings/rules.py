@@ -14,7 +14,8 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 
 ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""
-_MAX_NAME = 64
+_MAX_NAME = 90
+"""Longer than any name, and than what a counter means in our words."""
 _HOST = "host"
 """The network namespace of the host itself, as labels name it."""
 _DEVICES = ("device", "port")
@@ -91,15 +92,18 @@ def words_of_histogram(value: float, unit: str, per_s: float | None, count: int)
 
 
 def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str]) -> str:
-    """The rule's sentence on one row, for people; names from outside are made safe for a terminal."""
+    """The rule's sentence on one row, for people; names from outside are made safe for a terminal.
+
+    What is in another network namespace than the host's is said with it: behind its device, or at the end.
+    """
     named = {name: figure.safe(value, _MAX_NAME) for name, value in labels.items()}
-    namespace = labels.get("netns")
-    for label in _DEVICES:
-        if isinstance(labels.get(label), str):
-            where = "" if namespace in (None, "", _HOST) else f" (netns {named['netns']})"
-            named[label] = f"{named[label] or 'unknown device'}{where}"
+    where = "" if labels.get("netns") in (None, "", _HOST) else f" (netns {named['netns']})"
+    devices = [label for label in _DEVICES if isinstance(labels.get(label), str)]
+    for label in devices:
+        named[label] = f"{named[label] or 'unknown device'}{where}"
+    is_told = any(f"{{{label}}}" in rule.say for label in ("netns", *devices))
     try:
-        return rule.say.format(**{**named, **words})
+        return rule.say.format(**{**named, **words}) + where * (not is_told)
     except (KeyError, IndexError, ValueError) as error:
         # The manifest promised a label that this row has not: say so rather than nothing.
         return f"{rule.say} ({error.args[0]}: not in this row)"

@@ -171,6 +171,8 @@ class FindingSpec:
     """Of the findings of one incident the most specific says the sentence."""
     explains: tuple[str, ...] = ()
     """Causes that at the same place are only what follows from this one."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Another place where the same loss may be told: by label of that place, the label of this row that names it."""
     at_once: float | None = None
     """The rate from which one interval is enough; None: ten times ``over``, and for ``!!`` ``over`` itself."""
     lasting: float | None = None
@@ -191,7 +193,8 @@ class DropPlaceSpec:
     """Rows of a table that count packets which died: where, why, and what else counts the same packets.
 
     ``at``, ``say``, ``by`` and ``same_as`` name labels in braces. Two that share a word of ``same_as`` at one place
-    (no label of ``by`` differs) count the same packets. The one with the higher ``fine`` tells them.
+    (no label of ``by`` differs) count the same packets. The one with the higher ``fine`` tells them. It may also tell
+    them at another place: ``elsewhere``, by a word of ``same_elsewhere``.
     """
 
     table: str
@@ -202,6 +205,8 @@ class DropPlaceSpec:
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by: Mapping[str, str] = field(default_factory=dict)
     same_as: tuple[str, ...] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    same_elsewhere: tuple[str, ...] = ()
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Words that stand for others of ``same_as``, with their labels filled in."""
     fine: int = 0

@@ -360,6 +360,7 @@ _FINDING_KEYS = (
         "place",
         "specific",
         "explains",
+        "elsewhere",
         "at_once",
         "lasting",
         "share_pct",
@@ -395,6 +396,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
     commands = item.texts("commands")
     for command in commands:
         _check_sentence(item, "commands", command, labels)
+    elsewhere = item.table("elsewhere")
     return FindingSpec(
         table=name,
         value=value,
@@ -409,6 +411,7 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
         place=tuple(item.texts("place", (), labels)),
         specific=item.integer("specific", 0, 0, 9) or 0,
         explains=tuple(item.texts("explains")),
+        elsewhere={key: elsewhere.text(key, None, tuple(labels)) for key in elsewhere.values},
         at_once=item.number("at_once", None, 0.0, 1e18),
         lasting=item.number("lasting", None, 0.0, 1e18),
         share_pct=item.number("share_pct", None, 0.0, 100.0, "%"),
@@ -418,8 +421,14 @@ def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping
     )
 
 
+_DROP_PLACE_KEYS = (
+    *("table", "value", "stage", "at", "say", "where", "by", "same_as", "elsewhere", "same_elsewhere"),
+    *("aliases", "fine", "rest", "left_out"),
+)
+
+
 def _drop_place(item: Checker, tables: Mapping[str, TableSpec]) -> DropPlaceSpec:
-    item.only(("table", "value", "stage", "at", "say", "where", "by", "same_as", "aliases", "fine", "rest", "left_out"))
+    item.only(_DROP_PLACE_KEYS)
     name = item.text("table", None, tuple(tables))
     labels = tables[name].labels if name in tables else ()
     values = [column.name for column in tables[name].value if column.kind == "sum"] if name in tables else []
@@ -434,12 +443,15 @@ def _drop_place(item: Checker, tables: Mapping[str, TableSpec]) -> DropPlaceSpec
         where={key: _alternatives(where, key) for key in where.values},
         by=_texts_by_name(by),
         same_as=tuple(item.texts("same_as")),
+        elsewhere=_texts_by_name(item.table("elsewhere")),
+        same_elsewhere=tuple(item.texts("same_elsewhere")),
         aliases={key: tuple(aliases.texts(key)) for key in aliases.values},
         fine=item.integer("fine", 0, 0, 9) or 0,
         rest=item.boolean("rest"),
         left_out=item.boolean("left_out"),
     )
-    for key, texts in (("at", [spec.at]), ("say", [spec.say]), ("by", [*spec.by.values()]), ("same_as", spec.same_as)):
+    said = {"at": [spec.at], "say": [spec.say], "by": spec.by.values(), "same_as": spec.same_as}
+    for key, texts in (*said.items(), ("elsewhere", spec.elsewhere.values()), ("same_elsewhere", spec.same_elsewhere)):
         for text in texts:
             _check_sentence(item, key, text, labels)
     return spec

@@ -208,6 +208,9 @@ def test_what_one_end_of_a_pair_refuses_is_seen_at_the_other(made: tuple[Balance
     for stage, device, place in (("device-send", "veth-a", lossy.wire.a), ("device-receive", "veth-b", lossy.wire.b)):
         row = balanced.row(stage, device, place.name, SOME)
         assert (row.unexplained, row.coverage_pct) == (0, 100.0)
+    # Both ends and the kernel's reason count them: one line, at the end that sent them.
+    places = [*balanced.places(lossy.wire.a), *balanced.places(lossy.wire.b)]
+    assert [(one.stage, one.total) for one in places if one.stage in ("link", "driver")] == [("link", SOME)], places
 
 
 def test_what_several_sources_count_of_one_packet_is_one_line_of_the_list(made: tuple[Balanced, Lossy]) -> None:

@@ -29,7 +29,15 @@ from tests.support.live.network import BARE_PYTHON, Namespace, SleepingReceiver,
 
 pytestmark = pytest.mark.starting
 
-PROBES = ("kernel_drops", "tx_queue_latency", "socket_drops", "socket_groups", "link_rates", "softnet")
+PROBES = (
+    "kernel_drops",
+    "tx_queue_latency",
+    "socket_drops",
+    "socket_groups",
+    "link_rates",
+    "softnet",
+    "protocol_counters",
+)
 LIMIT_S = 120.0
 PORT = 9
 FLOWS = 64

@@ -119,6 +119,18 @@ def test_a_full_conntrack_table_is_not_called_a_firewall(manifests: dict[str, Ma
     ]
 
 
+def test_packets_that_clash_are_not_told_again_as_dropped(manifests: dict[str, Manifest]) -> None:
+    """conntrack counts them twice, and netfilter frees them."""
+    freed = kernel("NETFILTER_DROP", 8, netns="blue", hook="input")
+    clash = [counter("Conntrackdrop", 8, netns="blue"), counter("Conntrackinsert_failed", 8, netns="blue"), freed]
+    assert told(drop_places(clash, manifests)) == [("conntrack", "Conntrackinsert_failed (netns blue)", 8)]
+    full = [counter("Conntrackdrop", 100, netns="blue"), *clash[1:2]]
+    assert told(drop_places(full, manifests)) == [
+        ("conntrack", "Conntrackdrop (netns blue)", 92),
+        ("conntrack", "Conntrackinsert_failed (netns blue)", 8),
+    ]
+
+
 def nic(counter: str, total: int, kind: str = "loss") -> CountedRow:
     labels = {"device": "eth0", "counter": counter, "class": kind, "meaning": "words"}
     return row(("nic_counters", "losses", "count"), total, 10.0, **labels)
@@ -141,6 +153,34 @@ def test_a_timeout_of_fragments_is_counted_once(manifests: dict[str, Manifest]) 
     assert told(drop_places(counters, manifests)) == [("protocol", "IpReasmFails", 2)]
     freed = kernel("FRAG_REASM_TIMEOUT", 3)
     assert told(drop_places([*counters, freed], manifests)) == [("fragments", "eth0", 3)]
+
+
+VETH = {"qdisc": "noqueue", "shaper": None}
+SENDER = {"device": "veth-a", "netns": "red", "peer": "veth-b", "peer_netns": "host", **VETH}
+PEER = {"device": "veth-b", "netns": "host", "peer": "veth-a", "peer_netns": "red", **VETH}
+
+
+@pytest.mark.parametrize(
+    ("freed", "place"),
+    [
+        (("NOT_SPECIFIED", "veth-a", "red", "__dev_forward_skb2"), ("link", "veth-a (netns red)", 60)),
+        (("CPU_BACKLOG", "veth-b", "host", "enqueue_to_backlog"), ("backlog", "veth-b", 60)),
+        (None, ("link", "veth-a (netns red)", 60)),
+    ],
+)
+def test_what_a_peer_refuses_is_one_line_though_both_ends_count_it(
+    manifests: dict[str, Manifest], freed: tuple[str, str, str, str] | None, place: tuple[str, str, int]
+) -> None:
+    rows = [links("tx_drops", 60, 6.0, **SENDER), links("rx_drops", 60, 6.0, **PEER)]
+    if freed is not None:
+        reason, device, netns, location = freed
+        rows.append(kernel(reason, 60, 6.0, device=device, netns=netns, location=location))
+    for some in (rows, rows[::-1]):
+        assert told(drop_places(some, manifests)) == [place]
+    rows[1] = links("rx_drops", 90, 9.0, **PEER)
+    assert told(drop_places(rows, manifests)) == [place, ("driver", "veth-b", 30)]
+    elsewhere = links("rx_drops", 60, 6.0, **{**PEER, "peer": "veth-c"})
+    assert ("driver", "veth-b", 60) in told(drop_places([rows[0], elsewhere], manifests))
 
 
 def test_names_from_outside_stay_text(manifests: dict[str, Manifest]) -> None:

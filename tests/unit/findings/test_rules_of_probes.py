@@ -264,6 +264,25 @@ def test_what_a_device_counts(value: str, limit: int, cause: str) -> None:
     assert one.cause == cause
 
 
+@pytest.mark.proves("link_rates", "findings.links.tx_drops.!.*")
+@pytest.mark.proves("kernel_drops", "findings.drops.count.{!,!!}.__dev_forward_skb2")
+def test_what_the_other_end_of_a_veth_refuses() -> None:
+    sender: dict[str, frames.Label] = {**LINK, "peer": "eth0", "peer_netns": "blue"}
+    quiet("link_rates", "links", "tx_drops", sender, 1, "uxva", "its peer eth0 refuses")
+    refused: dict[str, frames.Label] = {
+        **DROP,
+        "reason": "NOT_SPECIFIED",
+        "class": "suspicious",
+        "location": "__dev_forward_skb2",
+    }
+    words = "uxva", "its peer refuses", "longer than the peer's MTU"
+    quiet("kernel_drops", "drops", "count", refused, 1, *words)
+    said(of_rate("kernel_drops", "drops", "count", refused, 1000, AT_ONCE), "!", *words)
+    said(of_rate("kernel_drops", "drops", "count", refused, 1001, AT_ONCE), "!!", *words)
+    (one,) = of_rate("kernel_drops", "drops", "count", refused, 10, AT_ONCE)
+    assert one.cause == "peer-refuses"
+
+
 @pytest.mark.proves("link_rates", "findings.queues.drops.!.htb class")
 def test_a_class_that_drops_is_named_and_its_leaf_is_not_said_again() -> None:
     place: dict[str, frames.Label] = {"device": "uxva", "netns": "host", "handle": "1:10", "parent": "1:1"}
@@ -307,14 +326,16 @@ def test_an_upcall_that_failed() -> None:
     said(of_rate("ovs_upcalls", "upcalls", "failed", {**PORT, "kind": "action"}, 1, AT_ONCE), "!", "1", "vnet7")
 
 
-@pytest.mark.proves("protocol_counters", "findings.counters.count.!.{loss,UdpRcvbufErrors,UdpSndbufErrors}")
+@pytest.mark.proves(
+    "protocol_counters", "findings.counters.count.!.{loss,UdpRcvbufErrors,UdpSndbufErrors,IpOutDiscards}"
+)
 @pytest.mark.parametrize(
     ("counter", "kind", "cause"),
     [
         ("IpReasmFails", "loss", "protocol-loss"),
         ("UdpRcvbufErrors", "loss", "receive-buffer-full"),
         ("Udp6RcvbufErrors", "loss", "receive-buffer-full"),
-        ("UdpSndbufErrors", "loss", "send-refused"),
+        ("UdpSndbufErrors", "loss", "udp-send-refused"),
         ("Ip6OutDiscards", "loss", "send-refused"),
     ],
 )
@@ -326,10 +347,14 @@ def test_a_protocol_counter_that_means_loss(counter: str, kind: str, cause: str)
     assert not of_rate("protocol_counters", "counters", "count", {**labels, "class": "", "counter": "x"}, 99, AT_ONCE)
 
 
-@pytest.mark.proves("protocol_counters", "findings.counters.count.!!.Conntrackdrop")
-@pytest.mark.parametrize("counter", ["Conntrackdrop", "Conntrackinsert_failed"])
-def test_a_full_table_of_connections(counter: str) -> None:
+@pytest.mark.proves("protocol_counters", "findings.counters.count.!!.{Conntrackdrop,Conntrackinsert_failed}")
+@pytest.mark.parametrize(
+    ("counter", "cause"), [("Conntrackdrop", "conntrack-drops"), ("Conntrackinsert_failed", "conntrack-clash")]
+)
+def test_a_full_table_of_connections_and_a_clash(counter: str, cause: str) -> None:
     loud("protocol_counters", "counters", "count", {**COUNTER, "counter": counter}, 1)
+    (one,) = of_rate("protocol_counters", "counters", "count", {**COUNTER, "counter": counter}, 2, AT_ONCE)
+    assert one.cause == cause
 
 
 @pytest.mark.proves("socket_drops", "findings.sockets.no_memory.!!", "findings.sockets.resets_received.!")

@@ -1,0 +1,145 @@
+"""One cause is one incident, by the rules beside the shipped probes: whatever else counts the same packets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pytest
+
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
+from netconsole.findings.open_incident import LEAVES_AFTER
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Count, Row
+from netconsole.telemetry.state import State
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+Moves: TypeAlias = Sequence[tuple[tuple[str, str, str], Mapping[str, Any], int]]
+"""Probe, table and value; the labels of a row of it; and by how much it moves."""
+DROPS = ("kernel_drops", "drops", "count")
+QDISC = ("link_rates", "links", "qdisc_drops")
+SENT = ("link_rates", "links", "tx_drops")
+RECEIVED = ("link_rates", "links", "rx_drops")
+COUNTERS = ("protocol_counters", "counters", "count")
+BACKLOG = ("softnet", "cpus", "dropped")
+REFUSED = {"counter": "UdpSndbufErrors", "class": "loss", "netns": "red", "meaning": "not sent: no room"}
+SENDER = {"device": "veth-a", "netns": "red", "peer": "veth-b", "peer_netns": "host", "qdisc": "noqueue"}
+PEER = {"device": "veth-b", "netns": "host", "peer": "veth-a", "peer_netns": "red", "qdisc": "noqueue"}
+DROP = {"protocol": "UDP", "ethertype": "IPv4", "provenance": "kernel", "class": "suspicious"}
+TOO_LONG = {**DROP, "device": "veth-a", "netns": "red", "reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2"}
+FULL = {**DROP, "device": "veth-b", "netns": "host", "reason": "CPU_BACKLOG", "location": "enqueue_to_backlog"}
+PROBES = ("kernel_drops", "link_rates", "protocol_counters", "softnet")
+
+
+class Watched:
+    """A stream of what these probes count, and its incidents."""
+
+    def __init__(self) -> None:
+        self._stream = Stream(State())
+        self._stream.hello()
+        for probe in PROBES:
+            self._stream.state.apply(frames.Status(**self._stream.stamp(probe), state="attached", mode="summary"))
+        self._incidents = Incidents({probe: catalogue.shipped(probe) for probe in PROBES})
+        self._totals: Counter[tuple[Any, ...]] = Counter()
+
+    def interval(self, *moves: tuple[tuple[str, str, str], Mapping[str, Any], int]) -> list[Incident]:
+        """The incidents after a second in which these rows moved."""
+        tables = {(probe, table) for (probe, table, _), _, _ in moves}
+        for probe, table in tables:
+            rows: dict[tuple[Any, ...], tuple[Mapping[str, Any], dict[str, Count]]] = {}
+            for family, labels, delta in moves:
+                if family[:2] == (probe, table):
+                    key = tuple(labels.items())
+                    self._totals[family, key] += delta
+                    counts = rows.setdefault(key, (labels, {}))[1]
+                    counts[family[2]] = Count(delta=delta, total=self._totals[family, key])
+            listed = [Row(labels=dict(labels), counts=counts) for labels, counts in rows.values()]
+            stamp = self._stream.stamp(probe)
+            self._stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=listed))
+        self._stream.end()
+        return self._incidents.update(self._stream.state)
+
+
+def told(found: Sequence[Incident]) -> dict[str, tuple[str, int | None]]:
+    """By sentence: cause and total."""
+    return {one.sentence: (one.cause, one.total) for one in found}
+
+
+def test_what_a_peer_refuses_is_one_incident_though_both_ends_and_the_sender_count_it() -> None:
+    watched, ends = Watched(), ((SENT, SENDER, 60), (RECEIVED, PEER, 60), (COUNTERS, REFUSED, 60))
+    for _ in range(3):
+        (one,) = watched.interval(*ends, (DROPS, TOO_LONG, 60))
+    assert one.sentence.startswith("veth-a (netns red): its peer refuses 60 UDP packets/s: longer than")
+    assert (one.cause, one.total, one.peak) == ("peer-refuses", 180, 60.0)
+    assert {proof.probe for proof in one.evidence} == {"kernel_drops", "link_rates", "protocol_counters"}
+    watched = Watched()
+    (one,) = watched.interval(*ends)
+    assert told([one]) == {"veth-a (netns red): its peer veth-b refuses 60 packets/s": ("peer-refuses", 60)}
+
+
+def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
+    ends = ((SENT, SENDER, 60), (RECEIVED, PEER, 60), (COUNTERS, REFUSED, 60))
+    watched = Watched()
+    for _ in range(2):
+        found = watched.interval(*ends, (DROPS, FULL, 60), (BACKLOG, {"cpu": 1}, 60))
+        assert [one.cause for one in found] == ["backlog-full"], told(found)
+    (one,) = found
+    assert one.sentence.startswith("CPU 1: 60 packets/s dropped because its backlog is full") and one.total == 120
+
+
+def test_what_another_link_refuses_is_another_incident() -> None:
+    other = {**PEER, "device": "veth-d", "peer": "veth-c"}
+    found = Watched().interval((DROPS, TOO_LONG, 60), (RECEIVED, other, 60))
+    assert sorted(one.cause for one in found) == ["device-drops", "peer-refuses"]
+
+
+def shaped(device: str) -> dict[str, Any]:
+    return {"device": device, "netns": "red", "qdisc": "tbf", "shaper": f"tbf of {device}"}
+
+
+@pytest.mark.parametrize("order", [("eth0", "eth1"), ("eth1", "eth0")])
+def test_devices_of_one_namespace_do_not_share_what_its_protocols_count(order: tuple[str, str]) -> None:
+    """The protocols cannot tell the devices apart: their count belongs to no device's total, nor keeps one alive."""
+    watched = Watched()
+    both = [(QDISC, shaped(name), 40 if name == "eth0" else 70) for name in order]
+    for _ in range(2):
+        found = watched.interval(*both, (COUNTERS, REFUSED, 110))
+    assert told(found) == {
+        "eth1 (netns red): tbf of eth1 drops 70 packets/s": ("qdisc-drops", 140),
+        "eth0 (netns red): tbf of eth0 drops 40 packets/s": ("qdisc-drops", 80),
+    }
+    for _ in range(LEAVES_AFTER + 1):
+        found = watched.interval((QDISC, shaped("eth1"), 70), (COUNTERS, REFUSED, 70))
+    assert {one.where["device"]: (one.total, one.ended_ns is None) for one in found} == {
+        "eth0": (80, False),
+        "eth1": (140 + 70 * (LEAVES_AFTER + 1), True),
+    }
+
+
+def tracked(counter: str) -> dict[str, Any]:
+    return {"counter": f"Conntrack{counter}", "class": "loss", "netns": "red", "meaning": counter}
+
+
+def test_what_conntrack_drops_is_not_called_a_firewall() -> None:
+    freed = {**DROP, "device": "veth-a", "netns": "red", "reason": "NETFILTER_DROP", "location": "nf_hook_slow"}
+    freed |= {"class": "benign", "hook": "input"}
+    both = [(COUNTERS, tracked(name), 40) for name in ("drop", "insert_failed")]
+    for some in (both, both[::-1]):
+        (one,) = Watched().interval(*some, (DROPS, freed, 40))
+        assert told([one]) == {"40/s: drop (netns red)": ("conntrack-drops", 40)}
+        assert {proof.probe for proof in one.evidence} == {"kernel_drops", "protocol_counters"}
+    (one,) = Watched().interval(both[1], (DROPS, freed, 40))
+    assert told([one]) == {"40/s: insert_failed (netns red)": ("conntrack-clash", 40)}
+
+
+def test_what_no_device_explains_is_said_of_its_namespace_and_counted_once() -> None:
+    of_ip = {**REFUSED, "counter": "IpOutDiscards", "meaning": "not sent"}
+    watched = Watched()
+    for _ in range(2):
+        (one,) = watched.interval((COUNTERS, REFUSED, 70), (COUNTERS, of_ip, 75))
+    assert told([one]) == {"75/s: not sent (IpOutDiscards) (netns red)": ("send-refused", 150)}
+    (one,) = Watched().interval((COUNTERS, REFUSED, 70))
+    assert told([one]) == {"70/s: not sent: no room (UdpSndbufErrors) (netns red)": ("udp-send-refused", 70)}
