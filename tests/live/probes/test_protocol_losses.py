@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from netconsole.sources.protocol_counters import parse_paired, parse_single
 from tests.live.probes.test_protocol_counters import Losses
 from tests.support.live.network import Wire, send_frames
 from tests.support.live.packets import (
@@ -20,6 +21,8 @@ from tests.support.live.packets import (
     A,
     B,
     arp,
+    echo,
+    echo6,
     fragment6,
     ipv4,
     ipv6,
@@ -374,3 +377,33 @@ def test_each_loss_is_seen_under_its_own_name(wire: Wire, name: str) -> None:
     assert {counter: counted[counter] for counter in exact} == exact, counted
     for counter in group.at_least:
         assert 0 < counted[counter] <= expected[counter], counted
+
+
+ECHOES, ECHO_BYTES = 300, 1400
+"""More answers than a CPU's ICMP socket may have under way: twice 64 kB (icmp_init in net/ipv4/icmp.c)."""
+
+
+@pytest.mark.proves("protocol_counters", "tables.counters.{netns,counter,count}")
+def test_answers_to_pings_that_find_no_room_are_counted(wire: Wire) -> None:
+    """They wait in a slow queue, until the kernel cannot make more of them."""
+    wire.use_ipv6()
+    slow = ("rate", "8kbit", "burst", "2kb", "limit", "8mb")
+    wire.b.tc("qdisc", "replace", "dev", "veth-b", "root", "tbf", *slow)
+    counters = ("IcmpOutErrors", "Icmp6OutErrors", "IcmpOutEchoReps", "Icmp6OutEchoReplies")
+    before = _echoes(wire, counters)
+    requests = [ipv4(echo(ECHO_BYTES), protocol=1), ipv6(echo6(ECHO_BYTES), following=58)]
+    with closing(Losses(wire)) as losses:
+        send_frames(wire.a, Wire.DEVICES[0], requests * ECHOES)
+        seen, deadline, made = Counter[str](), time.monotonic() + LIMIT_S, Counter[str]()
+        while made.total() < 2 * ECHOES and time.monotonic() < deadline:
+            seen.update(losses.since())
+            made = _echoes(wire, counters) - before
+        seen.update(losses.since())
+    for failed, answered in zip(counters[:2], counters[2:], strict=True):
+        assert 0 < seen[failed] == ECHOES - made[answered], (seen, made)
+
+
+def _echoes(wire: Wire, counters: Sequence[str]) -> Counter[str]:
+    files = [wire.b.run("cat", f"/proc/net/{name}") for name in ("snmp", "snmp6")]
+    found = {**dict(parse_paired(files[0])), **dict(parse_single(files[1]))}
+    return Counter({name: found[name] for name in counters})

@@ -91,6 +91,17 @@ def tcp(port: int, source_port: int = 4000, options: bytes = b"", source: str = 
     return _checked(segment, 16, 6, wrong, source, B)
 
 
+def echo(size: int) -> bytes:
+    """An echo request of ICMP with so many bytes."""
+    request = bytes([8, 0, 0, 0, 0, 1, 0, 1]) + bytes(size)
+    return request[:2] + struct.pack(">H", checksum(request)) + request[4:]
+
+
+def echo6(size: int) -> bytes:
+    """The same of ICMPv6."""
+    return _checked(bytes([128, 0, 0, 0, 0, 1, 0, 1]) + bytes(size), 2, 58, 0, A6, B6)
+
+
 def _checked(segment: bytes, at: int, protocol: int, wrong: int, source: str, target: str) -> bytes:
     ends = ipaddress.ip_address(source).packed + ipaddress.ip_address(target).packed
     right = checksum(ends + struct.pack(">II", len(segment), protocol) + segment) or 0xFFFF

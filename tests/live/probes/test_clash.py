@@ -1,0 +1,40 @@
+"""Several first packets of one connection, confirmed one after the other: each clash is counted, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+
+from tests.live.probes.test_protocol_counters import Losses
+from tests.support.live.held import Held
+from tests.support.live.network import Wire, send_frames
+from tests.support.live.packets import echo, ipv4, udp
+
+PORT = 9
+
+
+def counted(wire: Wire, frames: Sequence[bytes]) -> dict[str, int]:
+    with Held(wire.b, len(frames)) as held, closing(Losses(wire)) as losses:
+        send_frames(wire.a, Wire.DEVICES[0], frames)
+        held.let_go()
+        return losses.since()
+
+
+@pytest.mark.proves("protocol_counters", "tables.counters.count")
+def test_datagrams_of_one_new_flow_clash_and_all_arrive(wire: Wire) -> None:
+    """The first one makes the entry; each of the others is given that one."""
+    found = counted(wire, [ipv4(udp(PORT))] * 12)
+    assert (found["Conntrackclashres"], found["UdpNoPorts"]) == (11, 12)
+    assert not found.keys() & {"Conntrackdrop", "Conntrackinsert_failed"}
+
+
+@pytest.mark.proves("protocol_counters", "tables.counters.count")
+def test_pings_of_one_new_flow_clash_and_one_is_left(wire: Wire) -> None:
+    """Of ICMP and TCP no two packets may make one entry: those that lose are dropped."""
+    before = wire.b.snmp("Icmp", "InEchos")
+    found = counted(wire, [ipv4(echo(8), protocol=1)] * 9)
+    assert found["Conntrackinsert_failed"] == found["Conntrackdrop"] == 8
+    assert "Conntrackclashres" not in found
+    assert wire.b.snmp("Icmp", "InEchos") - before == 1
