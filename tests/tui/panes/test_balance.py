@@ -1,0 +1,101 @@
+"""The balance on the pane Drops is closed where a probe saw every loss, and open by what it did not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netconsole.base import figure
+from netconsole.probes.catalogue import shipped
+from netconsole.session.protocol import Connection
+from netconsole.snapshot import builder
+from netconsole.snapshot.balance_watch import BalanceWatch
+from netconsole.tui.panes.drops import balance
+from netconsole.tui.scene.scene import Scene
+from tests.support.fake_collector import Scenario
+from tests.support.tui.played import PROFILE, PlayedSession
+
+DROPS, LINKS = "kernel_drops", "link_rates"
+MANIFESTS = {name: shipped(name) for name in (DROPS, LINKS)}
+SHED = {"reason": "QDISC_DROP", "location": "f", "device": "eth0", "netns": "host", "protocol": "UDP"}
+SOME = 500
+
+
+class Played:
+    """A host whose qdisc sheds packets, second by second, and whose driver loses some."""
+
+    def __init__(self) -> None:
+        begun = Scenario().hello().status(LINKS).status(DROPS).counters(DROPS, drops=(0, 0)).end()
+        self._session, self._watch = PlayedSession(begun), BalanceWatch()
+        self._watch.update(self._session.state)
+        self._lost: dict[str, int] = {}
+        self._seen = 0
+
+    def lose(self, seen: int, **lost: int) -> None:
+        """An interval: what the device counts as lost, and how much of it the probe saw."""
+        made = Scenario()
+        counts = {}
+        for value, delta in lost.items():
+            self._lost[value] = self._lost.get(value, 0) + delta
+            counts[value] = (delta, self._lost[value])
+        made.table(LINKS, "links", [{"labels": {"device": "eth0", "netns": "host", "qdisc": "tbf"}, "counts": counts}])
+        if seen:
+            self._seen += seen
+            made.counters(DROPS, drops=(seen, self._seen))
+            made.table(DROPS, "drops", [{"labels": SHED, "counts": {"count": (seen, self._seen)}}])
+        self._session.play(made.end())
+        self._watch.update(self._session.state)
+
+    def says(self, state: str, **more: Any) -> None:
+        self._session.play(Scenario().status(DROPS, state, **more))
+
+    def shown(self) -> tuple[str, dict[str, tuple[str, ...]]]:
+        """The title, and by stage: mark, packets lost, unexplained and coverage."""
+        scene = Scene(self._session.state, MANIFESTS, PROFILE, Connection("live"), balance=self._watch)
+        block, columns = balance.block(), ("level", "dropped", "unexplained", "coverage")
+        rows = [one.cells for one in block.rows(scene)]
+        return block.title(scene), {one["stage"].text: tuple(one[name].text for name in columns) for one in rows}
+
+    def written(self) -> dict[str, tuple[int, int, float | None]]:
+        """What a snapshot has: packets lost, unexplained and coverage."""
+        state = self._session.state
+        taken = builder.build(state, MANIFESTS, PROFILE, builder.totals_at_start(state))
+        return {one.stage: (one.dropped, one.unexplained, one.coverage_pct) for one in taken.balance or []}
+
+
+def test_it_is_closed_where_the_probe_saw_every_loss() -> None:
+    played = Played()
+    played.lose(SOME, qdisc_drops=SOME)
+    title, rows = played.shown()
+    assert rows == {"qdisc": ("ok", "500", "0", "100")}
+    assert title == "Balance · probes saw 100 % of what the kernel counts as lost"
+    assert played.written() == {"qdisc": (SOME, 0, 100.0)}
+
+
+def test_it_opens_by_what_is_lost_while_the_probe_is_detached() -> None:
+    played = Played()
+    played.lose(SOME, qdisc_drops=SOME)
+    played.says("off")
+    played.lose(0, qdisc_drops=SOME)
+    title, rows = played.shown()
+    assert rows == {"qdisc": ("!", figure.count(1000), "500", "50")}
+    assert title == "Balance · probes saw 50 % of what the kernel counts as lost"
+    assert played.written() == {"qdisc": (2 * SOME, 2 * SOME, 0.0)}, "a snapshot has no rows of a probe that is off"
+
+
+def test_what_a_filter_hides_is_told_with_the_filter() -> None:
+    played = Played()
+    played.says("attached", knobs={"protocol": "tcp"})
+    played.lose(100, qdisc_drops=SOME)
+    title, rows = played.shown()
+    assert rows == {"qdisc": ("?", "500", "filtered", "20")}
+    assert title.endswith("the filter by protocol hides 400")
+    assert played.written() == {"qdisc": (SOME, 400, 20.0)}
+
+
+def test_a_loss_that_only_the_driver_counts_is_open() -> None:
+    played = Played()
+    played.lose(SOME, qdisc_drops=SOME, rx_drops=7)
+    title, rows = played.shown()
+    assert rows == {"device-receive": ("!", "7", "7", "0"), "qdisc": ("ok", "500", "0", "100")}
+    assert title == "Balance · probes saw 98.6 % of what the kernel counts as lost"
+    assert played.written() == {"device-receive": (7, 7, 0.0), "qdisc": (SOME, 0, 100.0)}
