@@ -36,6 +36,8 @@ struct nc_grant {
     u64 number;         /* of the window */
     u32 left;           /* runs */
     u32 flags;          /* what they may do: NC_F_DETAILS, NC_F_COUNTERS (no more than that) */
+    u32 unwanted;       /* runs that a filter has ended */
+    u32 pad;
     u64 began_ns;       /* when the run began that is being timed; 0: none is */
     u64 took_ns;        /* by the last run that was timed */
 };
@@ -89,7 +91,7 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
         nc_window_begin(window, bound_ns, number);
     if (grant->number == number) {      /* only runs that have ended count: many CPUs with one packet each are no storm */
         if (kind == NC_FLAGS)
-            __sync_fetch_and_add(&window->runs, used);
+            __sync_fetch_and_add(&window->runs, used - grant->unwanted);
         if (bound_ns)
             __sync_fetch_and_add(&window->took_ns, used * grant->took_ns * times);
     }
@@ -101,6 +103,7 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
     grant->number = number;
     grant->ticks = ticks;
     grant->left = NC_GRANT_RUNS;
+    grant->unwanted = 0;
 }
 
 /* Takes one run of the CPU's grant. It counts as `times` runs of that length. */
@@ -145,6 +148,17 @@ static inline u32 nc_flags(struct nc_config *config)
     if (!grant)
         return config->flags & ~NC_F_DETAILS;
     return (config->flags & ~NC_F_DETAILS) | (config->flags & grant->flags & NC_F_DETAILS) | (grant->flags & NC_F_COUNTERS);
+}
+
+/* A run that asked nc_flags is ended by a filter: it is not one of those that may do the work of details, so that what the filter leaves
+ * out cannot use them up. Its time counts. */
+static inline void nc_unwanted(void)
+{
+    u32 kind = NC_FLAGS;
+    struct nc_grant *grant = nc_grant.lookup(&kind);
+
+    if (grant)
+        grant->unwanted++;
 }
 
 /* At the end of a run that asked nc_flags. */

@@ -252,16 +252,20 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
     flags = nc_flags(config);
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_PLACE)
         drop_place(&key.place, ctx, skb);
-    if (!nc_place_wanted(config, &key.place))
+    if (!nc_place_wanted(config, &key.place)) {
+        nc_unwanted();
         return;
+    }
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW)
         nc_parse(&flow, skb);
     if (flow.l4 == NC_L4_NONE && !flow.ethertype && is_unix(skb))
         flow.l4 = NC_L4_UNIX;
     if ((flags | config->flags) & (NC_F_PORT | NC_F_DETAILS))
         nc_parse_ports(&flow, skb);
-    if (!nc_packet_wanted(config, &flow, skb))
+    if (!nc_packet_wanted(config, &flow, skb)) {
+        nc_unwanted();
         return;
+    }
     key.ethertype = flow.ethertype;
     key.l4 = flow.l4;
 #ifdef HAVE_SKB_DROP_REASON_NETFILTER_DROP

@@ -116,8 +116,10 @@ static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, str
 
     if (!(flags & NC_F_COUNTERS) || flags & (NC_F_NETNS | NC_F_FLOW))
         socket_of(&key, sk);
-    if (!wanted(config, &key))
+    if (!wanted(config, &key)) {
+        nc_unwanted();
         return NULL;
+    }
     counted = nc_counters.lookup(&counter);
     if (counted)
         nc_add(counted, n);

@@ -12,6 +12,9 @@ from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.packets import ARP, ETHERNET, HEADROOM, SENDER, TARGET, TCP, Flow
 from tests.support.live.contexts.unattached import on_cpu
 
+STORM = 4000
+"""More runs than may do the work of details in a window."""
+
 
 def ends(flow: Flow) -> dict[str, Any]:
     names = ("source", "target", "source_port", "target_port")
@@ -108,6 +111,23 @@ def test_an_event_says_which_cpu_dropped(load: Load) -> None:
     probe.read()
     assert [event["cpu"] for event in probe.events()] == [0, 1]
     assert host.rows("reason") == {"QDISC_DROP": 2}
+
+
+def test_drops_that_a_filter_leaves_out_do_not_use_up_the_details(load: Load) -> None:
+    """A storm elsewhere took them all: what a filter let pass was counted, and had no events."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    other = host.device("eth1", host.net(OTHER_NETNS), 3)
+    for knobs in ({"netns": NETNS}, {"port": Flow().target_port}):
+        probe.set("details", events_per_s=1e9, **knobs)
+        drop = probe.prepare("drop", host.packet(Flow(), host.eth0), 0x1000, 2, 0)
+        storm = probe.prepare("drop", host.packet(Flow(target_port=9), other), 0x1000, 2, 0)
+        for _ in range(5):
+            for _ in range(STORM):
+                storm()
+            drop()
+    probe.read()
+    assert probe.counters() == {"drops": 10} and probe.ledger() == {"seen": 10, "submitted": 10}
 
 
 def test_drops_take_no_more_time_than_the_bound(load: Load) -> None:

@@ -91,6 +91,21 @@ def test_a_window_has_so_much_time_and_twice_as_much_while_somebody_looks(load: 
     assert headers.window == (BEGAN, 2500 // GRANT * GRANT, 2500 // GRANT * GRANT * took)
 
 
+def test_runs_that_a_filter_ends_leave_details_to_the_others_but_their_time_counts(load: Load) -> None:
+    headers = Headers(load("headers"))
+    headers.probe.set("details")
+    headers.probe.running.bound(100)
+    headers.attended(0)
+    for runs in (4000, 4016):
+        assert all(flags & DETAILS for flags in headers.often(runs, "flags", 1000, 1))
+    ended = 8016 // GRANT * GRANT
+    assert headers.window == (BEGAN, 0, ended * (1000 + CALL_NS))
+    found = [flags & DETAILS for flags in headers.often(4000, "flags", 1000)]
+    begun = 8016 - ended  # of the grant in which the filter let pass again
+    most = whole_grants(MOST + begun) - begun
+    assert found == [DETAILS] * most + [0] * (4000 - most)
+
+
 def test_time_over_the_bound_is_owed_by_the_windows_that_follow(load: Load) -> None:
     headers = Headers(load("headers"))
     headers.probe.set("details")

@@ -57,7 +57,7 @@ int count(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* A run that takes so many ns: what it may do. */
+/* A run that takes so many ns: what it may do. The second argument: a filter ends it. */
 int flags(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
@@ -66,6 +66,8 @@ int flags(struct bpf_raw_tracepoint_args *ctx)
     if (!config)
         return 0;
     flags = nc_flags(config);
+    if (ctx->args[1])
+        nc_unwanted();
     made_ns(ctx->args[0]);
     nc_leave(config);
     return flags;
