@@ -233,8 +233,3 @@ def _own(name: str, value: Any) -> int:
     if not isinstance(value, (bool, int, float)) or not 0 <= value < 1 << 63:
         raise KnobError("knob {}: expected true, false or a number of at least 0".format(name))
     return int(value)
-
-
-def no_record(cpu_count: int) -> bytes:
-    """The value of nc_budget (events.h): no CPU is filling a record. One that was cut off would keep its CPU silent."""
-    return bytes(16 * cpu_count)

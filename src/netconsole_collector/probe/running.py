@@ -3,7 +3,7 @@
 import struct
 from typing import Any, Dict, List, Optional, Set, Union
 
-from netconsole_collector.kernel import attach, bpf_maps, cpus
+from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.kernel.clock import mono_ns
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.drop_reasons import DropReasons
@@ -112,7 +112,6 @@ class RunningProbe:
         self._maps.write("nc_config", raw)
         if knobs.get("events_per_s") != self.knobs.get("events_per_s"):
             self._maps.write("nc_arrival", config.EMPTY_BUDGET)
-            self._maps.write("nc_budget", config.no_record(len(cpus.possible_cpus())))
         self.mode, self.knobs = mode, knobs
         if self._is_resting and not self.is_sampled:
             self._awake()

@@ -29,7 +29,7 @@ def test_a_new_probe_is_in_summary_without_a_bound(made: Made) -> None:
 def test_programs_of_a_mode_are_attached_before_the_probe_knows_of_it_and_others_detached_after(made: Made) -> None:
     made.probe.configure("counters", {})
     # The last one goes first, so that nothing waits for what does not come any more.
-    assert made.did() == [device_sets.MAP, "nc_config", "nc_arrival", "nc_budget", "detach tell", "detach wait"]
+    assert made.did() == [device_sets.MAP, "nc_config", "nc_arrival", "detach tell", "detach wait"]
     made.probe.configure("details", {})
     assert made.did() == ["attach wait", "attach tell", running.RESUMED, device_sets.MAP, "nc_config"]
     made.probe.configure("details", {})
