@@ -10,7 +10,7 @@ WINDOW_MS = (1 << 27) // 1_000_000
 
 
 @each(
-    Stated(config.DETAILS_RUNS_PER_S, 20_000, GOVERNOR, "20 000 runs a second, in every probe with events"),
+    Stated(config.DETAILS_RUNS_PER_S, 20_000, GOVERNOR, "20 000 runs a second that pass the filters"),
     Stated(config._WINDOW_NS // 1_000_000, WINDOW_MS, GOVERNOR, "Time is divided into windows of 134 ms"),
     Stated(config._ATTENDED_S, 3, GOVERNOR, "twice the budget while the collector reads the probe, and for three"),
     Stated(config._BURST_SHARE, 4, COLLECTOR, "It saves up at most a quarter of a second's worth"),
