@@ -10,15 +10,18 @@ from netconsole.sources.base import SourceError
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import Capability
 from netconsole.telemetry.state import ProbeState, State
-from netconsole.tui.startable import startable
+from netconsole.tui.startable import LOOK_AGAIN_S, SourcesHere, startable
 from netconsole_collector.kernel import modules
 
 MANIFESTS = load_all()
 OF_VHOST = {name for name, one in MANIFESTS.items() if one.module == "vhost_net"}
 
 
+OWN = {one.source for one in MANIFESTS.values()} - {"bpf"}
+
+
 def offered(state: State, is_far: bool = False) -> set[str]:
-    return set(startable(state, MANIFESTS, is_far))
+    return set(startable(state, MANIFESTS, None if is_far else SourcesHere().find(OWN)))
 
 
 @pytest.fixture
@@ -73,3 +76,13 @@ def test_the_states_of_vms_are_offered_where_a_vm_runs(state: State, monkeypatch
     assert "vm_states" in offered(state)
     monkeypatch.setattr(vm_states, "any_vm", lambda: False)
     assert "vm_states" not in offered(state) and "vm_states" in offered(state, is_far=True)
+
+
+def test_sources_are_asked_now_and_then_alone(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[OvsFlows] = []
+    monkeypatch.setattr(OvsFlows, "open", lambda self: asked.append(self))
+    times_s = [1000.0]
+    here = SourcesHere(lambda: times_s[-1])
+    for later_s, times in ((0.0, 1), (LOOK_AGAIN_S - 0.1, 1), (LOOK_AGAIN_S, 2)):
+        times_s.append(1000.0 + later_s)
+        assert "ovs" in here.find(OWN) and len(asked) == times

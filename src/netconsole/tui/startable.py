@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from netconsole.host.here import HERE
 from netconsole.probes.manifest import Manifest
@@ -11,29 +12,58 @@ from netconsole.telemetry.state import State
 from netconsole_collector.compile.refused import NOT_LOADED
 from netconsole_collector.kernel import attach, modules
 
+LOOK_AGAIN_S = 5.0
+"""The palette asks with every key that is typed there."""
 _OF_EVERY_PROGRAM = ("privileges", "bcc")
 """What the host must be able to do for any BPF probe."""
 
 
-def startable(state: State, manifests: Mapping[str, Manifest], is_far: bool) -> list[str]:
-    """Names of the probes that are not in the session and may run. Of a host that is ``is_far`` no file is read."""
+class SourcesHere:
+    """What the console's own sources find on this host: Open vSwitch or VMs, say. Not while the state is held.
+
+    An ovs-vswitchd that does not answer takes a quarter of a second, so it is asked every LOOK_AGAIN_S at most.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looked_s = float("-inf")
+        self._found: dict[str, bool] = {}
+
+    def find(self, sources: Iterable[str]) -> set[str]:
+        """Those of these sources that find something."""
+        if self._clock() - self._looked_s >= LOOK_AGAIN_S:
+            self._looked_s, self._found = self._clock(), {}
+        found = set()
+        for source in sources:
+            if source not in self._found:
+                self._found[source] = _finds(source)
+            if self._found[source]:
+                found.add(source)
+        return found
+
+
+def startable(state: State, manifests: Mapping[str, Manifest], here: Collection[str] | None) -> list[str]:
+    """Names of the probes that are not in the session and may run.
+
+    ``here``: the console's own sources that find something on this host; None of a far host, of which no file is read.
+    """
     return [
-        name for name, one in manifests.items() if name not in state.probes and _may_run(one, state, manifests, is_far)
+        name for name, one in manifests.items() if name not in state.probes and _may_run(one, state, manifests, here)
     ]
 
 
-def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest], is_far: bool) -> bool:
+def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest], here: Collection[str] | None) -> bool:
     if manifest.source != "bpf":
-        return is_far or _finds(manifest.source)
+        return here is None or manifest.source in here
     if any(_lacks(state, name) for name in _OF_EVERY_PROGRAM):
         return False
     if _lacks(state, "kprobe") and attach.needing_kprobes(manifest.raw["programs"]):  # type: ignore[arg-type]
         return False
-    return not manifest.module or not _is_absent(manifest.module, state, manifests, is_far)
+    return not manifest.module or not _is_absent(manifest.module, state, manifests, here is None)
 
 
 def _finds(source: str) -> bool:
-    """Whether a source of the console's own finds on this host what it reads: Open vSwitch or VMs, say."""
+    """Whether a source of the console's own finds on this host what it reads."""
     from netconsole.sources import vm_states
     from netconsole.sources.runner import FACTORIES
 

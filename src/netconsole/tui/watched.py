@@ -77,6 +77,7 @@ class WatchedHost:
         self.ping: WizardState | None = None
         """What was entered and measured in the wizard for a ping."""
         self.main = MainScreen(panes(manifests, self.probes_here()))
+        self._sources = startable.SourcesHere()
         self._standing: Sequence[Incident] = ()
         self._frozen: tuple[State, Sequence[Incident], float | None, Sequence[Incident]] | None = None
         """State, findings and age of the figures when the screen was paused."""
@@ -140,9 +141,14 @@ class WatchedHost:
         """Probes that are not in the session, if they can be started and may run on this host."""
         if self.enforcer is None:
             return []
-        is_far = self.session.connection().line is not None
+        here = None
+        if self.session.connection().line is None:
+            with self.session.view() as state:
+                known = set(state.probes)
+            own = (one.source for name, one in self.manifests.items() if one.source != "bpf" and name not in known)
+            here = self._sources.find(own)
         with self.session.view() as state:
-            return startable.startable(state, self.manifests, is_far)
+            return startable.startable(state, self.manifests, here)
 
     def pinnable(self, probe: str | None) -> str | None:
         """The probe that ``u`` acts on: this one, else the one that was lowered last. None where none is governed."""
