@@ -33,11 +33,16 @@ def attached_at(
         raise attach.CannotAttach("the kernel's types (BTF) do not have {}".format(point.name))
     code = function_hooks.bound(codes[function], point.kind, target.parameters)
     program = _load_program(function, code, point.kind, target if typed else None, compiled.rdonly_cast)
+    attached = []
     try:
-        return program, attach.attach(point, program, typed)
+        attached.append(attach.attach(point, program, typed))
+        if point.kind in attach.TYPED:
+            attach.check_called(point)
     except attach.CannotAttach:
-        os.close(program)
+        for descriptor in (*attached, program):
+            os.close(descriptor)
         raise
+    return program, attached[0]
 
 
 def _load_program(function: str, code: bytes, kind: str, target: Optional[AttachTarget], rdonly_cast: int) -> int:

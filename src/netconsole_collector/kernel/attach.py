@@ -19,6 +19,8 @@ from netconsole_collector.kernel import syscalls
 _FORM = re.compile(r"raw_tracepoint:\w+|tracepoint:\w+:\w+|(?:entry|return|fentry|fexit|kprobe|kretprobe):[\w.]+")
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PMU = "/sys/bus/event_source/devices/{}"
+_CALLED = r"^{} .*(\n\t.*)*\bdirect(\(jmp\))?-->"
+"""Of a function in enabled_functions: the lines after the first begin with a tab (kernel/trace/ftrace.c, t_show)."""
 
 TYPED, BY_KPROBE = ("fentry", "fexit"), ("kprobe", "kretprobe")
 _KINDS = {"entry": (TYPED[0], BY_KPROBE[0]), "return": (TYPED[1], BY_KPROBE[1])}
@@ -125,7 +127,10 @@ def check(point: Point) -> None:
 
 
 def attach(point: Point, program_fd: int, typed: bool = False) -> int:
-    """The descriptor of the attachment. A BTF-``typed`` program was loaded for its point. Raises CannotAttach."""
+    """The descriptor of the attachment. A BTF-``typed`` program was loaded for its point. Raises CannotAttach.
+
+    It is not looked whether the kernel calls the program: see :func:`check_called`.
+    """
     try:
         if typed or point.kind == "raw_tracepoint":
             return _raw_tracepoint("" if typed else point.name, program_fd)
@@ -135,6 +140,20 @@ def attach(point: Point, program_fd: int, typed: bool = False) -> int:
         return _perf_event(kind, _KRETPROBE if point.kind == "kretprobe" else 0, point.name, program_fd)
     except OSError as error:
         raise CannotAttach("{}: {}".format(text(point), _reason(point, error))) from None
+
+
+def check_called(point: Point) -> None:
+    """Raises CannotAttach if the kernel has taken a fentry or fexit program, but does not call it: seen on 7.3.
+
+    tracefs lists the functions that begin with a call. Where it cannot be read the kernel is believed.
+    """
+    try:
+        with open(os.path.join(tracefs() or "", "enabled_functions")) as file:
+            listed = file.read()
+    except OSError:
+        return
+    if not re.search(_CALLED.format(re.escape(point.name)), listed, re.MULTILINE):
+        raise CannotAttach("{}: this kernel took the program but does not call it".format(text(point)))
 
 
 def _reason(point: Point, error: OSError) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.collector import InsideMeasurement, stages_of
+from tests.lab.kernels.page import references
 from tests.lab.network.testbed import Testbed
 from tests.lab.network.traffic import ping
 
@@ -35,26 +36,18 @@ def by_kprobes(vm_path: InsideMeasurement) -> Iterator[dict[str, str]]:
         vm_path.command(command="unload", probe=name)
 
 
-def kinds(vm_path: InsideMeasurement, name: str) -> set[str]:
-    status = vm_path.statuses[name]
-    assert status.state == "attached", (status.why, status.missing)
-    return {point.partition(":")[0] for point in status.attach} - {"raw_tracepoint"}
-
-
 @pytest.mark.parametrize("probe", PROBES)
-def test_each_function_has_the_cheapest_kind_unless_kprobes_are_asked_for(
+def test_each_function_has_the_reviewed_kind_unless_kprobes_are_asked_for(
     testbed: Testbed, vm_path: InsideMeasurement, by_kprobes: dict[str, str], probe: str
 ) -> None:
-    # ioeventfd_write takes a `const void *`, of which the verifier of some kernels knows nothing
-    also = {"kprobe"} if probe == "tx_kick_path" else set()
-    if testbed.hypervisor.tree.kernel.made:  # neither of functions of modules, which have no types there
-        also = {"kprobe", "kretprobe"}
-    assert kinds(vm_path, probe) <= {"fentry", "fexit"} | also
-    assert kinds(vm_path, by_kprobes[probe]) <= {"kprobe", "kretprobe"}
-    functions = [
-        sorted(point.partition(":")[2] for point in vm_path.statuses[name].attach)
-        for name in (probe, by_kprobes[probe])
-    ]
+    """The cheapest that this kernel can have."""
+    reviewed = references()[testbed.hypervisor.tree.kernel.name]["probes"][probe]["attach"]
+    taken, plain = (vm_path.statuses[name] for name in (probe, by_kprobes[probe]))
+    assert taken.state == plain.state == "attached", (taken.missing, plain.missing)
+    assert set(taken.attach) == set(reviewed.values())
+    of_functions = [point for point in plain.attach if not point.startswith("raw_tracepoint:")]
+    assert {point.partition(":")[0] for point in of_functions} <= {"kprobe", "kretprobe"}
+    functions = [sorted(point.partition(":")[2] for point in status.attach) for status in (taken, plain)]
     assert functions[0] == functions[1]
 
 
