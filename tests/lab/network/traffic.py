@@ -173,5 +173,5 @@ def worker_pids(hypervisor: Hypervisor, guest: Guest) -> list[str]:
 
 
 def workers_of(hypervisor: Hypervisor, pid: str) -> list[str]:
-    """The vhost threads of a process (kernel threads named after their owner, before 6.4)."""
-    return hypervisor.run("pgrep", f"^vhost-{pid}$").text.split()
+    """The vhost threads of a process: its own since 6.4, before that kernel threads named after it."""
+    return hypervisor.run("pgrep", "--lightweight", f"^vhost-{pid}$").text.split()
