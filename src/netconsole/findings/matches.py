@@ -67,11 +67,14 @@ def _with_families_of(known: Match | None, match: Match) -> Match:
 
 def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
     """What was looked at when nothing stands out: `nothing stands out in 7 probes; ovs_flows: no Open vSwitch here`."""
-    measuring = [probe for probe in state.probes.values() if probe.measuring]
+    measuring = [probe for probe in state.probes.values() if probe.measuring and probe.mode != "counters"]
+    counting = [figure.safe(one.name) for one in state.probes.values() if one.measuring and one.mode == "counters"]
     waiting = [figure.safe(probe.name) for probe in state.probes.values() if not probe.settled]
     parts = []
     if measuring:
         parts.append(f"nothing stands out in {len(measuring)} probe{'s' if len(measuring) != 1 else ''}")
+    if counting:
+        parts.append(f"{', '.join(counting)}: counters alone, at which no rule looks")
     if waiting:
         parts.append(f"still to come: {', '.join(waiting)}")
     silent: dict[str, list[str]] = {}

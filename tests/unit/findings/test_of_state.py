@@ -47,6 +47,18 @@ def test_probes_that_are_silent_for_one_reason_are_named_together(
     assert looked_at(stream.state, manifests).endswith("; a, b: x is not loaded; c: y")
 
 
+def test_a_probe_in_mode_counters_is_not_said_to_have_been_looked_at(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    for name, mode in (("q", "summary"), ("r", "counters")):
+        stream.state.apply(frames.Status(**stream.stamp(name), state="attached", mode=mode))  # type: ignore[arg-type]
+    told = looked_at(stream.state, manifests)
+    assert told == "nothing stands out in 2 probes; r: counters alone, at which no rule looks"
+    for name in ("p", "q"):
+        stream.state.apply(frames.Status(**stream.stamp(name), state="attached", mode="counters"))
+    assert looked_at(stream.state, manifests).startswith("p, q, r: counters alone")
+
+
 def test_a_lost_collector_is_all_that_is_known(stream: Stream, manifests: dict[str, Manifest]) -> None:
     findings = Incidents(manifests)
     run(stream, findings, 2, 50)
