@@ -15,6 +15,9 @@ _COUNTED = {
     *((one.probe, one.table, value) for one in STAGES for value in (one.value, one.entered, one.left) if value),
 }
 """Probe, table and value of all that the balance reads."""
+BEGINS_AFTER = 5
+"""Intervals in which the kernel's counters still begin anew: some are read less often, and lag behind the probe. What
+the probe saw begins at once. So a loss that goes on when the console starts leaves no gap that was never there."""
 _Totals: TypeAlias = dict[tuple[str, str, str, RowKey], int]
 
 
@@ -25,6 +28,7 @@ class BalanceWatch:
         self._start: _Totals = {}
         self._is_seen = False
         self._at_ns = 0
+        self._began = 0
 
     def update(self, state: State) -> None:
         """Another interval has ended. A replay that jumps back begins again there."""
@@ -35,7 +39,9 @@ class BalanceWatch:
         drops = state.probes.get(SEEN_BY)
         is_seen = drops is not None and drops.measuring and bool(drops.counters)
         if is_seen and not self._is_seen:
-            self._start = _totals(state)
+            self._start, self._began = _totals(state), state.collector.intervals
+        elif is_seen and 0 <= state.collector.intervals - self._began < BEGINS_AFTER:
+            self._start.update({key: total for key, total in _totals(state).items() if key[0] != SEEN_BY})
         self._is_seen = self._is_seen or is_seen
 
     def of(self, state: State) -> list[BalanceData]:

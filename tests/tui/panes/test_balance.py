@@ -8,7 +8,7 @@ from netconsole.base import figure
 from netconsole.probes.catalogue import shipped
 from netconsole.session.protocol import Connection
 from netconsole.snapshot import builder
-from netconsole.snapshot.balance_watch import BalanceWatch
+from netconsole.snapshot.balance_watch import BEGINS_AFTER, BalanceWatch
 from netconsole.tui.panes.drops import balance
 from netconsole.tui.scene.scene import Scene
 from tests.support.fake_collector import Scenario
@@ -26,7 +26,9 @@ class Played:
     def __init__(self) -> None:
         begun = Scenario().hello().status(LINKS).status(DROPS).counters(DROPS, drops=(0, 0)).end()
         self._session, self._watch = PlayedSession(begun), BalanceWatch()
-        self._watch.update(self._session.state)
+        for _ in range(BEGINS_AFTER):
+            self._watch.update(self._session.state)
+            self._session.play(Scenario().end())
         self._lost: dict[str, int] = {}
         self._seen = 0
 

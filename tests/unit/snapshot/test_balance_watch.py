@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netconsole.snapshot.balance_watch import BalanceWatch
+from netconsole.snapshot.balance_watch import BEGINS_AFTER, BalanceWatch
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Row
 from netconsole.telemetry.state import State
@@ -35,6 +35,29 @@ def told(watch: BalanceWatch, stream: Stream) -> list[tuple[str, int, int]]:
     return [(row.stage, row.dropped, row.unexplained) for row in watch.of(stream.state)]
 
 
+def begun(watch: BalanceWatch, stream: Stream) -> None:
+    for _ in range(BEGINS_AFTER):
+        stream.end()
+        watch.update(stream.state)
+
+
+def test_what_the_kernels_counter_says_late_at_the_beginning_is_no_gap() -> None:
+    """A loss of 10/s that goes on: the counter is read once in three seconds, the probe each second."""
+    stream, watch = Stream(State()), BalanceWatch()
+    stream.hello()
+    for second in range(12):
+        if second % 3 == 0:
+            table(stream, "link_rates", "links", LINK, qdisc_drops=1000 + 10 * second)
+        if second >= 2:
+            drops(stream, 10 * (second - 2))
+        stream.end()
+        watch.update(stream.state)
+    assert told(watch, stream) == [("qdisc", 30, 0)]
+    table(stream, "link_rates", "links", LINK, qdisc_drops=1000 + 10 * 12 + 100)
+    stream.end()
+    assert told(watch, stream) == [("qdisc", 160, 70)], "what it misses later is one"
+
+
 def test_a_replay_that_jumps_back_begins_again_there() -> None:
     late, watch = Stream(State()), BalanceWatch()
     late.mono_ns *= 2
@@ -49,6 +72,7 @@ def test_a_replay_that_jumps_back_begins_again_there() -> None:
     drops(early, 80)
     early.end()
     assert told(watch, early) == []
+    begun(watch, early)
     table(early, "link_rates", "links", LINK, qdisc_drops=130)
     drops(early, 105)
     early.end()
@@ -62,6 +86,7 @@ def test_it_begins_when_drops_are_watched() -> None:
     assert told(watch, stream) == [("qdisc", 500, 500)]
     drops(stream, 0)
     assert told(watch, stream) == []
+    begun(watch, stream)
     table(stream, "link_rates", "links", LINK, qdisc_drops=540)
     drops(stream, 30)
     assert told(watch, stream) == [("qdisc", 40, 10)]
