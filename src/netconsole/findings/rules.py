@@ -94,16 +94,20 @@ def words_of_histogram(value: float, unit: str, per_s: float | None, count: int)
 def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str]) -> str:
     """The rule's sentence on one row, for people; names from outside are made safe for a terminal.
 
-    What is in another network namespace than the host's is said with it: behind its device, or at the end.
+    What is in another network namespace than the host's is said with it: behind its device, else before the first
+    colon or at the end.
     """
     named = {name: figure.safe(value, _MAX_NAME) for name, value in labels.items()}
     where = "" if labels.get("netns") in (None, "", _HOST) else f" (netns {named['netns']})"
     devices = [label for label in _DEVICES if isinstance(labels.get(label), str)]
     for label in devices:
         named[label] = f"{named[label] or 'unknown device'}{where}"
-    is_told = any(f"{{{label}}}" in rule.say for label in ("netns", *devices))
+    sentence = rule.say
+    if not any(f"{{{label}}}" in sentence for label in ("netns", *devices)):
+        head, colon, rest = sentence.partition(": ")
+        sentence = f"{head}{{where}}{colon}{rest}"
     try:
-        return rule.say.format(**{**named, **words}) + where * (not is_told)
+        return sentence.format(**{**named, **words, "where": where})
     except (KeyError, IndexError, ValueError) as error:
         # The manifest promised a label that this row has not: say so rather than nothing.
         return f"{rule.say} ({error.args[0]}: not in this row)"

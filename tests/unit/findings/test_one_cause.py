@@ -129,10 +129,10 @@ def test_what_conntrack_drops_is_not_called_a_firewall() -> None:
     both = [(COUNTERS, tracked(name), 40) for name in ("drop", "insert_failed")]
     for some in (both, both[::-1]):
         (one,) = Watched().interval(*some, (DROPS, freed, 40))
-        assert told([one]) == {"40/s: drop (netns red)": ("conntrack-drops", 40)}
+        assert told([one]) == {"40/s (netns red): drop": ("conntrack-drops", 40)}
         assert {proof.probe for proof in one.evidence} == {"kernel_drops", "protocol_counters"}
     (one,) = Watched().interval(both[1], (DROPS, freed, 40))
-    assert told([one]) == {"40/s: insert_failed (netns red)": ("conntrack-clash", 40)}
+    assert told([one]) == {"40/s (netns red): insert_failed": ("conntrack-clash", 40)}
 
 
 def test_what_no_device_explains_is_said_of_its_namespace_and_counted_once() -> None:
@@ -140,6 +140,6 @@ def test_what_no_device_explains_is_said_of_its_namespace_and_counted_once() -> 
     watched = Watched()
     for _ in range(2):
         (one,) = watched.interval((COUNTERS, REFUSED, 70), (COUNTERS, of_ip, 75))
-    assert told([one]) == {"75/s: not sent (IpOutDiscards) (netns red)": ("send-refused", 150)}
+    assert told([one]) == {"75/s (netns red): not sent (IpOutDiscards)": ("send-refused", 150)}
     (one,) = Watched().interval((COUNTERS, REFUSED, 70))
-    assert told([one]) == {"70/s: not sent: no room (UdpSndbufErrors) (netns red)": ("udp-send-refused", 70)}
+    assert told([one]) == {"70/s (netns red): not sent: no room (UdpSndbufErrors)": ("udp-send-refused", 70)}

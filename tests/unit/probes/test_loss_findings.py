@@ -78,7 +78,7 @@ def test_idle_sockets_of_a_shared_port_are_said_with_the_flows_behind_it() -> No
 def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     assert said("protocol_counters", {"netns": "blue"}, 0, {"entries": 800, "limit": 1000, "full_pct": 80}) == []
     (one,) = said("protocol_counters", {"netns": "blue"}, 0, {"entries": 801, "limit": 1000, "full_pct": 80.1})
-    assert (one.level, one.sentence) == ("!", "conntrack is 80.1 % full: 801 of 1.00k connections (netns blue)")
+    assert (one.level, one.sentence) == ("!", "conntrack is 80.1 % full (netns blue): 801 of 1.00k connections")
 
 
 @pytest.mark.parametrize(
