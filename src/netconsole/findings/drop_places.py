@@ -66,6 +66,8 @@ class DropPlace:
     counted: Counter[Family] = field(default_factory=Counter)
     """What each source counts of it."""
     rates: dict[Family, float] = field(default_factory=dict)
+    shared: set[tuple[Family, RowKey]] = field(default_factory=set)
+    """Of its rows those that count packets of other places, too."""
 
     @property
     def now_at_least(self) -> bool:
@@ -116,6 +118,7 @@ def drop_places(rows: Iterable[CountedRow], manifests: Mapping[str, Manifest]) -
         elif same and not _is_more(place, same):
             for one in same:
                 one.rows += place.rows
+                one.shared.update((row.family, row.key) for row in place.rows if len(same) > 1)
         else:
             found.append(place)
             same = [place]
@@ -125,10 +128,14 @@ def drop_places(rows: Iterable[CountedRow], manifests: Mapping[str, Manifest]) -
 
 
 def with_incidents(places: Iterable[DropPlace], level_of: Callable[[CountedRow], Level | None]) -> list[DropPlace]:
-    """The places again, ranked: one whose rows prove an incident has at least its level. ``level_of``: None is none."""
+    """The places again, ranked: one whose own rows prove an incident has at least its level.
+
+    ``level_of``: None is none.
+    """
     found = list(places)
     for place in found:
-        levels = [level for row in place.rows if (level := level_of(row)) is not None]
+        own = [row for row in place.rows if (row.family, row.key) not in place.shared]
+        levels = [level for row in own if (level := level_of(row)) is not None]
         place.level = min([place.level, *levels], key=lambda level: RANK[level])
     return sorted(found, key=_rank)
 

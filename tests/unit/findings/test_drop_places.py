@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.findings.drop_places import CountedRow, DropPlace, drop_places
+from netconsole.findings.drop_places import CountedRow, DropPlace, drop_places, with_incidents
 from netconsole.findings.windows import Family
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
@@ -186,3 +186,12 @@ def test_what_a_peer_refuses_is_one_line_though_both_ends_count_it(
 def test_names_from_outside_stay_text(manifests: dict[str, Manifest]) -> None:
     found = drop_places([kernel("QDISC_DROP", 1, device="{netns}\x1b[2J")], manifests)
     assert told(found) == [("qdisc", "{netns}\\x1b[2J", 1)]
+
+
+def test_a_row_of_several_places_gives_none_of_them_the_level_of_its_incident(manifests: dict[str, Manifest]) -> None:
+    """What IP did not send: the qdisc of one device shed some of it, the peer of another one refused the rest."""
+    refused = links("tx_drops", 50, 5.0, **{**SENDER, "netns": "host"})
+    shed, unsent = links("qdisc_drops", 60, 6.0, qdisc="tbf"), counter("IpOutDiscards", 110, 11.0)
+    found = drop_places([shed, refused, unsent], manifests)
+    marked = with_incidents(found, lambda row: "!" if row is refused else "!!")
+    assert [(place.stage, place.level, len(place.rows)) for place in marked] == [("qdisc", "!!", 2), ("link", "!", 2)]
