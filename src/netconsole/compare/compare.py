@@ -17,7 +17,6 @@ from netconsole.compare.document import (
     NotComparable,
     Side,
     Verdict,
-    said,
 )
 from netconsole.compare.facts import changed_facts, explained_by
 from netconsole.compare.judge import (
@@ -47,7 +46,7 @@ from netconsole.compare.metrics import (
     metric_key,
 )
 from netconsole.compare.places import changed_places
-from netconsole.compare.sentences import sentence
+from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
 from netconsole.probes.manifest import Manifest
@@ -406,7 +405,7 @@ def _finding(
         spread=shown.spread,
         significant=significant,
         direction=direction_of(one),
-        why="; ".join([_figures(one), *details]),
+        why="; ".join([figures(one), *details]),
         what=sentence(one, manifest, details),
         statistic=shown.name,
         figures=[
@@ -417,21 +416,6 @@ def _finding(
         distance=one.distance,
         facts=facts,
     )
-
-
-def _figures(one: Judged) -> str:
-    """Baseline and current figure, ratio and spread."""
-    shown = one.stands_for
-    if shown.name == "shape":
-        factor = figure.number(one.factor)
-        return f"the distribution has another shape, as if all values were ×{factor}; its percentiles did not change"
-    name = "" if shown.name in ("rate", "value") else f"{shown.name} "
-    text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
-    if shown.ratio is not None:
-        text += f" (×{figure.number(shown.ratio)})"
-    if shown.spread:
-        text += f", the baseline's runs vary by {said(shown.spread, one.unit)}"
-    return text
 
 
 def _details(one: Judged, significant: bool, part: Part | None) -> list[str]:

@@ -43,6 +43,21 @@ def sentence(one: Judged, manifest: Manifest | None, details: Iterable[str] = ()
     return "; ".join([text, *details])
 
 
+def figures(one: Judged) -> str:
+    """Baseline and current figure, ratio and spread."""
+    shown = one.stands_for
+    if shown.name == "shape":
+        factor = figure.number(one.factor)
+        return f"the distribution has another shape, as if all values were ×{factor}; its percentiles did not change"
+    name = "" if shown.name in ("rate", "value") else f"{shown.name} "
+    text = f"{name}{said(shown.baseline, one.unit)} → {said(shown.current, one.unit)}"
+    if shown.ratio is not None:
+        text += f" (×{figure.number(shown.ratio)})"
+    if shown.spread:
+        text += f", the baseline's runs vary by {said(shown.spread, one.unit)}"
+    return text
+
+
 def _subject(metric: Metric, manifest: Manifest | None, statistic: str) -> str:
     name = _name(metric, manifest)
     if metric.kind == "histogram":

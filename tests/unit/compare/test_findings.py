@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.compare import compare
+from netconsole.compare import compare, sentences
 from netconsole.compare.compare import direction_of, probe_differs
 from netconsole.compare.judge import Judged, Statistic
 from netconsole.compare.metrics import Metric, MetricLabels, Worse
@@ -171,12 +171,12 @@ def test_a_part_of_a_counter_says_its_share_of_the_change_and_what_may_be_chance
 
 def test_a_finding_shows_both_figures_their_ratio_and_the_spread() -> None:
     one = judged(2.0, 4.0)
-    assert compare._figures(one) == "2 packets/s → 4 packets/s (×2)"
+    assert sentences.figures(one) == "2 packets/s → 4 packets/s (×2)"
     one.stands_for.spread = 0.5
     one.stands_for.name = "lasting"
     assert (
-        compare._figures(one) == "lasting 2 packets/s → 4 packets/s (×2), the baseline's runs vary by 0.500 packets/s"
+        sentences.figures(one) == "lasting 2 packets/s → 4 packets/s (×2), the baseline's runs vary by 0.500 packets/s"
     )
     one.stands_for.name, one.distance = "shape", 1.257
-    text = compare._figures(one)
+    text = sentences.figures(one)
     assert text == "the distribution has another shape, as if all values were ×2.39; its percentiles did not change"
