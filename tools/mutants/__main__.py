@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.mutants.c_trial import try_c
@@ -25,8 +26,8 @@ SAMPLE = 60
 """Mutants of one file in a run of minutes: the same ones in every run."""
 
 
-def try_file(file: str, sample: int) -> bool:
-    """Try the mutants of one file and print the result: whether enough were noticed."""
+def try_file(file: str, sample: int, tests: Sequence[str] = ()) -> bool:
+    """Try the mutants of one file and print the result: whether enough were noticed. ``tests``: by these alone."""
     began = time.monotonic()
     found = list(mutants(Path(file).read_text()))
     same = SAME.get(file, {})
@@ -36,8 +37,8 @@ def try_file(file: str, sample: int) -> bool:
     if sample and sample < len(differing):
         chosen = sorted(random.Random(file).sample(differing, sample), key=lambda one: one.lines.start)
     survivors = chosen
-    for tests in tests_of(file):
-        survivors = Trial(Path(file), tests).survivors(survivors) if survivors else []
+    for some in [tests] if tests else tests_of(file):
+        survivors = Trial(Path(file), some).survivors(survivors) if survivors else []
     noticed = len(chosen) - len(survivors)
     pct = 100 * noticed / len(chosen) if chosen else 100.0
     tried = f"{noticed} of {len(chosen)} noticed"
@@ -56,12 +57,13 @@ def main() -> int:
     parser.add_argument("files", nargs="*", metavar="FILE", help="files of src/; all cores without")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="mutants of one file, 0 for all of them")
     parser.add_argument("--quick", action="store_true", help="of a probe: only tests that run its programs themselves")
+    parser.add_argument("--tests", nargs="+", default=(), metavar="TESTS", help="of one file of src/: by these alone")
     asked = parser.parse_args()
     files = asked.files or CORES
     if len(files) == 1 and files[0].startswith("probes/"):
         return 0 if try_c(files[0], asked.sample, asked.quick) >= GOAL_PCT else 1
     if len(files) == 1:
-        return 0 if try_file(files[0], asked.sample) else 1
+        return 0 if try_file(files[0], asked.sample, asked.tests) else 1
     failed = 0
     for file in files:  # each in a process of its own: what one has imported is in nobody's way
         command = [sys.executable, "-m", "tools.mutants", "--sample", str(asked.sample), file]

@@ -1,242 +1,312 @@
-"""A file from anywhere is refused in one line, or read as far as it is whole: no recordings, damage, bombs, lies."""
+"""What is made of a file: whole, cut, damaged on purpose, or no recording at all. No recorder runs."""
 
 from __future__ import annotations
 
-import os
-import random
-import subprocess
-import sys
+import errno
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput
-from netconsole.recording.format import CHECKPOINT_MAGIC, FOOTER, HEADER_MAGIC, MARK, SKIPPABLE, Mark
-from netconsole.recording.reader import Damaged, RecordedBlock, Recording
+from netconsole.findings import saved_log
+from netconsole.recording import reader
+from netconsole.recording.format import (
+    CHECKPOINT_MAGIC,
+    ENTRY,
+    FOOTER,
+    HEADER_MAGIC,
+    MARK,
+    MAX_BLOCK_BYTES,
+    MAX_HEADER_BYTES,
+    SKIPPABLE,
+    Mark,
+)
+from netconsole.recording.reader import Damaged, Recording
+from netconsole.recording.writer import RecordingFile
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.frames import AnyFrame
 from netconsole.telemetry.state import State
-from tests.support.recorded import HEADER, LIMIT_S, VERSION_1, Stream, flat, frames_of
+from tests.support.recorded import HEADER, SECOND, Stream
+
+INTERVALS = 3
+"""Of each block."""
 
 
-def test_without_its_index_it_is_searched_and_gives_the_same(three_blocks: Path, tmp_path: Path) -> None:
-    content = three_blocks.read_bytes()
-    whole = Recording(three_blocks)
-    cut = tmp_path / "cut.ncrec"
-    cut.write_bytes(content[: whole.blocks[-1].end])
-    searched = Recording(cut)
-    assert not searched.whole
-    assert [(b.offset, b.end, b.mark) for b in searched.blocks] == [(b.offset, b.end, b.mark) for b in whole.blocks]
-    assert frames_of(searched) == frames_of(whole)
-    assert searched.end.mono_ns == whole.end.mono_ns
+def blocks(count: int = 3) -> list[list[AnyFrame]]:
+    """Frames by block."""
+    stream = Stream()
+    first = [frame for batch in stream.begin() for frame in batch]
+    made = [[frame for _ in range(INTERVALS) for batch in stream.interval() for frame in batch] for _ in range(count)]
+    return [[*first, *made[0]], *made[1:]]
 
 
-def refusal(path: Path) -> str:
-    with pytest.raises(BadInput) as caught:
-        Recording(path)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1 and message.isprintable()
-    return message
+def lines(some: list[AnyFrame]) -> bytes:
+    return b"".join(frames.encode(frame) for frame in some)
 
 
-def skippable(magic: int, content: bytes) -> bytes:
-    return SKIPPABLE.pack(magic, len(content)) + content
+def mark(number: int, found: list[list[AnyFrame]]) -> Mark:
+    """Where a block begins, or the last one ends."""
+    mono_ns = found[number - 1][-1].mono_ns if number else found[0][0].mono_ns
+    return Mark(7 * SECOND + mono_ns, mono_ns, number * INTERVALS, sum(len(lines(one)) for one in found[:number]))
 
 
-def pack(content: bytes) -> bytes:
-    return zstandard.ZstdCompressor().compress(content)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"x", b"PK\x03\x04" + bytes(100), bytes(1000), skippable(HEADER_MAGIC, b"no zstd"), b"\x51\x2a\x4d\x18"],
-)
-def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "a\x1b[31m.ncrec"
-    path.write_bytes(content)
-    refusal(path)
-
-
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    for path in (tmp_path, tmp_path / "missing", tmp_path / "fifo", Path("/dev/zero"), Path("a\0b")):
-        refusal(path)
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"schema": "netconsole.recording/2"}, "netconsole.recording/2"),
-        ({"host": {"name": "h"}}, "header.host"),
-        ({"profile": {"name": "x" * 300}}, "header.profile.name"),
-        ({"profile": {"name": "x", "budget": {"kernel_cpu_pct": [1]}}}, "header.profile.budget"),
-        ({"leads": "nobody"}, "header.leads"),
-    ],
-)
-def test_a_header_that_is_wrong_is_refused_by_its_key(tmp_path: Path, change: dict[str, object], told: str) -> None:
-    path = tmp_path / "a.ncrec"
-    header = {**msgspec.to_builtins(HEADER), **change}
-    path.write_bytes(skippable(HEADER_MAGIC, pack(msgspec.json.encode(header))))
-    assert told in refusal(path)
-
-
-def test_a_header_alone_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.ncrec"
-    path.write_bytes(skippable(HEADER_MAGIC, pack(msgspec.json.encode(HEADER))))
-    assert "this recording is empty" in refusal(path)
-
-
-def bomb(size: int, line: bytes = b"\n") -> bytes:
-    """So many bytes of lines in a few hundred."""
-    compressor = zstandard.ZstdCompressor(level=3).compressobj()
-    piece = line * (1_000_000 // len(line))
-    return b"".join(compressor.compress(piece) for _ in range(size // 1_000_000)) + compressor.flush()
-
-
-def with_block(path: Path, data: bytes, state: bytes | None = None) -> Path:
-    """A recording whose only block holds these bytes."""
-    content = pack(checkpoint.encode(State())) if state is None else state
-    header = skippable(HEADER_MAGIC, pack(msgspec.json.encode(HEADER)))
-    path.write_bytes(header + skippable(CHECKPOINT_MAGIC, MARK.pack(*Mark(1, 1, 0, 0)) + content) + data)
+def write(path: Path, count: int = 3, log: bytes = b"", more: bytes = b"", pieces: int = 1, end: bool = True) -> Path:
+    """A recording of so many blocks. ``more``: of the first block, after its frames, and in no mark."""
+    found, state = blocks(count), State()
+    file = RecordingFile(path, HEADER)
+    for number, block in enumerate(found):
+        file.begin(mark(number, found), checkpoint.encode(state), log)
+        text = lines(block) + (b"" if number else more)
+        for piece in range(pieces):
+            file.write(text[piece * len(text) // pieces : (piece + 1) * len(text) // pieces])
+        for frame in block:
+            state.apply(frame)
+    if end:
+        file.finish(mark(count, found))
+    else:
+        file._end_block()
+    file.close()
     return path
 
 
-LIMITED = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
-from pathlib import Path
-from netconsole.recording.reader import Damaged, Recording
-from netconsole.base.errors import BadInput
-try:
-    recording = Recording(Path(sys.argv[1]))
-    recording.state(0)
-    print(sum(1 for _ in recording.frames(0)))
-except (BadInput, Damaged) as error:
-    print(error)
-"""
+def change(path: Path, at: int, content: bytes) -> None:
+    """Other bytes in the file; ``at`` below zero counts from its end."""
+    raw = bytearray(path.read_bytes())
+    at += len(raw) if at < 0 else 0
+    raw[at : at + len(content)] = content
+    path.write_bytes(bytes(raw))
 
 
-@pytest.mark.parametrize("what", ["header", "state", "lines", "one line", "window"])
-def test_a_bomb_does_not_go_off(tmp_path: Path, what: str) -> None:
-    """In a process that may have 600 MB, and ends in seconds."""
-    path = tmp_path / "a.ncrec"
-    large = 1_000_000_000
-    if what == "header":
-        path.write_bytes(skippable(HEADER_MAGIC, bomb(large, b" ")))
-    elif what == "state":
-        with_block(path, b"", bomb(large, b"["))
-    elif what == "window":
-        parameters = zstandard.ZstdCompressionParameters(window_log=30)
-        with_block(path, zstandard.ZstdCompressor(compression_params=parameters).compressobj().compress(b"a" * 10))
-    else:
-        with_block(path, bomb(large, b"\n" if what == "lines" else b"a"))
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, timeout=LIMIT_S)
-    assert done.returncode == 0 and done.stderr == "" and len(done.stdout.splitlines()) == 1, done.stderr
+def refused(path: Path) -> str:
+    with pytest.raises(BadInput) as caught:
+        Recording(path)
+    return str(caught.value).removeprefix(f"{path}: ")
 
 
-def test_an_index_that_lies_is_not_believed(
-    three_blocks: Path, frames_of_three: list[AnyFrame], tmp_path: Path
-) -> None:
-    """What is found, by the lie or by searching instead, is read the first time that it is found."""
-    content = bytearray(three_blocks.read_bytes())
-    read: set[tuple[RecordedBlock, ...]] = set()
-    start, _ = FOOTER.unpack(content[-FOOTER.size :])
-    chance = random.Random(1)
-    path = tmp_path / "lies.ncrec"
-    for _ in range(300):
-        lied = bytearray(content)
-        for _ in range(chance.randrange(1, 4)):
-            lied[chance.randrange(start, len(lied))] = chance.randrange(256)
-        path.write_bytes(bytes(lied))
-        recording = Recording(path)
-        blocks = tuple(recording.blocks)
-        found: list[AnyFrame] = []
-        for number in range(len(blocks) if blocks not in read else 0):
-            try:
-                recording.state(number)
-                found.extend(recording.frames(number))
-            except Damaged:
-                continue
-        assert all(frame in frames_of_three for frame in found[:5])
-        read.add(blocks)
-        recording.close()
-    assert len(read) > 10
+def damaged(call: Callable[[], object]) -> str:
+    with pytest.raises(Damaged) as caught:
+        call()
+    return str(caught.value)
 
 
-def test_a_block_that_is_damaged_costs_that_block_alone(three_blocks: Path, tmp_path: Path) -> None:
-    content = bytearray(three_blocks.read_bytes())
-    whole = Recording(three_blocks)
-    middle = whole.blocks[1]
-    content[(middle.offset + middle.end) // 2] ^= 0x55
-    path = tmp_path / "damaged.ncrec"
-    path.write_bytes(bytes(content))
-    recording = Recording(path)
-    assert list(recording.frames(0)) == list(whole.frames(0)) and list(recording.frames(2)) == list(whole.frames(2))
-    with pytest.raises(Damaged, match="block 2"):
-        recording.state(1)
-        list(recording.frames(1))
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.ncrec"
 
 
-def test_lines_that_are_no_frames_are_passed_over_and_counted(tmp_path: Path) -> None:
-    good = frames.encode(flat(Stream().batches(0))[0])
-    recording = Recording(with_block(tmp_path / "a.ncrec", pack(b"{}\n" + good + b'{"kind":"new"}\n\n')))
-    recording.broken_frames = 0
-    assert [type(frame) for frame in recording.frames(0)] == [frames.Hello] and recording.broken_frames == 3
-
-
-@given(data=st.data())
-@settings(max_examples=400, deadline=None)
-def test_damaged_files_end_in_one_line_or_in_frames(three_blocks: Path, data: st.DataObject) -> None:
-    content = bytearray(three_blocks.read_bytes())
-    for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, len(content) - 1))
-        piece = data.draw(st.binary(min_size=0, max_size=12))
-        content[at : at + data.draw(st.integers(0, 12))] = piece
-    path = three_blocks.with_name("damaged.ncrec")
-    path.write_bytes(bytes(content))
-    read_everything(path)
-
-
-@given(content=st.binary(max_size=400))
-@settings(max_examples=300, deadline=None)
-def test_anything_behind_a_header_ends_in_one_line_or_in_frames(three_blocks: Path, content: bytes) -> None:
-    begin = Recording(three_blocks).blocks[0].offset
-    path = three_blocks.with_name("anything.ncrec")
-    path.write_bytes(three_blocks.read_bytes()[:begin] + content)
-    read_everything(path)
-
-
-def read_everything(path: Path) -> None:
-    """Nothing but the two errors that a reader knows may come out of it."""
-    try:
-        recording = Recording(path)
-    except BadInput as error:
-        assert len(str(error).splitlines()) == 1
-        return
-    for number in range(len(recording.blocks)):
-        try:
-            state = recording.state(number)
-            for frame in recording.frames(number):
-                state.apply(frame)
-        except Damaged as error:
-            assert len(str(error).splitlines()) == 1
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_whole_recording_says_where_each_block_is(path: Path, pieces: int) -> None:
+    found = blocks()
+    recording = Recording(write(path, pieces=pieces))
+    assert recording.header == HEADER and recording.whole and recording.size == path.stat().st_size
+    assert [one.mark for one in recording.blocks] == [mark(number, found) for number in range(3)]
+    assert (recording.begin, recording.end) == (mark(0, found), mark(3, found))
+    assert [one.bytes for one in recording.blocks] == [len(lines(block)) for block in found]
+    state = State()
+    for number, block in enumerate(found):
+        assert list(recording.frames(number)) == block
+        assert checkpoint.encode(recording.state(number)) == checkpoint.encode(state)
+        assert recording.log(number) == []
+        for frame in block:
+            state.apply(frame)
+    assert recording.broken_frames == 0
+    for before, after in zip(recording.blocks, recording.blocks[1:], strict=False):
+        assert before.end == after.offset
     recording.close()
+    recording.close()
+    assert recording._file == -1
 
 
-def test_version_1_still_loads() -> None:
-    """Recordings of every version are loaded for ever; this file is never made anew."""
-    recording = Recording(VERSION_1)
-    assert recording.whole and recording.header.host.name == "hv-017"
-    assert recording.header.probes["kernel_drops"].mode == "details" and recording.end.intervals == 70
-    assert len(recording.blocks) == 2 and len(frames_of(recording)) == 633 and recording.broken_frames == 0
-    state = recording.state(1)
-    assert state.collector.intervals == 59 and state.probes["kernel_drops"].counters["drops"].count.total == 297
-    for frame in recording.frames(1):
-        state.apply(frame)
-    assert state.collector.intervals == 70 and state.probes["kernel_drops"].counters["drops"].count.total == 350
-    assert state.probes["tx_queue_latency"].histograms["wait"].rows[(("device", "eth0"),)].total.count == 840
-    assert state.collector.frames_lost == state.console.frames_lost == 0
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_without_its_index_it_is_found_by_a_search(path: Path, pieces: int) -> None:
+    """It ends with the last frame; how many intervals and bytes the last block has, nobody has written."""
+    found = blocks()
+    whole = Recording(write(path, pieces=pieces, end=True))
+    cut = Recording(write(path.with_name("b.ncrec"), pieces=pieces, end=False))
+    assert not cut.whole
+    assert [(one.offset, one.end, one.mark) for one in cut.blocks] == [
+        (one.offset, one.end, one.mark) for one in whole.blocks
+    ]
+    assert [one.bytes for one in cut.blocks] == [*(one.bytes for one in whole.blocks[:2]), MAX_BLOCK_BYTES]
+    assert [list(cut.frames(number)) for number in range(3)] == found
+    latest = max(found[-1], key=lambda frame: frame.mono_ns)
+    assert cut.end == Mark(latest.wall_ns, latest.mono_ns, 2 * INTERVALS, mark(2, found).bytes)
+
+
+@pytest.mark.parametrize("log", [saved_log.encode([]), b""])
+def test_the_log_lies_between_state_and_frames(path: Path, log: bytes) -> None:
+    recording = Recording(write(path, log=log))
+    assert recording.log(1) == [] and list(recording.frames(1)) == blocks()[1]
+    cut = Recording(write(path.with_name("b.ncrec"), log=log, end=False))
+    assert cut.log(1) == [] and list(cut.frames(1)) == blocks()[1]
+
+
+def test_a_log_that_is_none_is_damage_of_its_block(path: Path) -> None:
+    recording = Recording(write(path, log=b"no log"))
+    assert damaged(lambda: recording.log(1)).startswith("block 2: ")
+
+
+def test_what_is_no_file_to_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refused(tmp_path / "none") == "no such file or directory"
+    assert refused(tmp_path) == "not a regular file: expected a file that netconsole record wrote"
+    (tmp_path / "text").write_text("something else, and long enough")
+    assert refused(tmp_path / "text") == "not a recording: expected a file that netconsole record wrote"
+    (tmp_path / "empty").touch()
+    assert refused(tmp_path / "empty") == "not a recording: expected a file that netconsole record wrote"
+    one = write(tmp_path / "a.ncrec")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("netconsole.recording.reader.os.pread", fails)
+    assert refused(one) == "cannot read: input/output error"
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def header_of(path: Path, content: bytes, size: int | None = None) -> Path:
+    path.write_bytes(SKIPPABLE.pack(HEADER_MAGIC, len(content) if size is None else size) + content)
+    return path
+
+
+def test_a_header_that_is_none_is_refused_with_its_reason(path: Path) -> None:
+    def packed(text: bytes) -> bytes:
+        return zstandard.ZstdCompressor().compress(text)
+
+    assert refused(header_of(path, b"", MAX_HEADER_BYTES + 1)).startswith("not a recording: ")
+    assert refused(header_of(path, b"no zstandard")).startswith("header: at byte 8: ")
+    assert refused(header_of(path, packed(b"{"))).startswith("header: not JSON: ")
+    assert refused(header_of(path, packed(b" " * MAX_HEADER_BYTES + b" "))) == (
+        f"header: more than {MAX_HEADER_BYTES} bytes at byte 8"
+    )
+    plain = msgspec.to_builtins(HEADER)
+    other = {**plain, "schema": "netconsole.recording/9"}
+    assert refused(header_of(path, packed(msgspec.json.encode(other)))) == (
+        'header.schema: this netconsole cannot read "netconsole.recording/9": it reads netconsole.recording/1'
+    )
+    wrong = {**plain, "profile": {"name": 7}}
+    assert refused(header_of(path, packed(msgspec.json.encode(wrong)))).startswith("header.profile.name: ")
+    assert refused(header_of(path, packed(msgspec.json.encode(plain)))) == (
+        "this recording is empty: the file has only a header"
+    )
+
+
+def test_a_state_that_cannot_be_read_is_damage_of_its_block(path: Path) -> None:
+    recording = Recording(write(path))
+    second = recording.blocks[1].offset
+    change(path, second + SKIPPABLE.size, struct.pack("<q", 1))
+    assert damaged(lambda: recording.state(1)) == f"block 2: no checkpoint at byte {second}"
+    recording = Recording(write(path.with_name("b.ncrec")))
+    change(recording.path, second, SKIPPABLE.pack(HEADER_MAGIC, 9))
+    assert damaged(lambda: recording.state(1)) == f"block 2: no checkpoint at byte {second}"
+    recording = Recording(write(path.with_name("c.ncrec")))
+    content = second + SKIPPABLE.size + MARK.size
+    change(recording.path, content, bytes(40))
+    assert damaged(lambda: recording.state(1)).startswith(f"at byte {content}: ")
+    packed = zstandard.ZstdCompressor().compress(b"[]")
+    change(recording.path, content, packed)
+    change(recording.path, second, SKIPPABLE.pack(CHECKPOINT_MAGIC, MARK.size + len(packed)))
+    assert damaged(lambda: recording.state(1)).startswith("block 2: ")
+
+
+def test_more_frames_than_the_marks_say_are_damage(path: Path) -> None:
+    """What was decompressed before that is given."""
+    recording = Recording(write(path, more=lines(blocks()[1])))
+    size = len(lines(blocks()[0]))
+    assert damaged(lambda: list(recording.frames(0))) == f"block 1: more than {size} bytes of frames"
+
+
+def cut_one(path: Path, more: bytes) -> Recording:
+    """Of one block, with something after its frames; marks do not say how long it is."""
+    return Recording(write(path, count=1, more=more, end=False))
+
+
+def test_lines_that_are_no_frames_are_left_out_and_counted_up_to_a_limit(path: Path) -> None:
+    recording = cut_one(path, b"{}\n" * reader.MAX_BROKEN)
+    counted = recording.broken_frames  # the search for the end has read them, too
+    assert counted == reader.MAX_BROKEN
+    assert list(recording.frames(0)) == blocks()[0]
+    assert recording.broken_frames == 2 * reader.MAX_BROKEN
+    recording = cut_one(path.with_name("b.ncrec"), b"{}\n" * (reader.MAX_BROKEN + 1))
+    assert damaged(lambda: list(recording.frames(0))).startswith("block 1: its lines are not frames: ")
+
+
+def test_a_line_has_a_greatest_length(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MAX_LINE_BYTES", 5000)
+    assert list(cut_one(path, b"x" * 5000).frames(0)) == blocks()[0], "a cut line at the end of a cut file"
+    recording = cut_one(path.with_name("b.ncrec"), b"x" * 5001)
+    assert damaged(lambda: list(recording.frames(0))) == "block 1: a line of more than 5000 bytes"
+
+
+def test_a_cut_last_line_is_damage_where_the_file_is_whole(path: Path) -> None:
+    found = blocks(1)
+    file = RecordingFile(path, HEADER)
+    file.begin(mark(0, found), checkpoint.encode(State()))
+    text = lines(found[0]) + b"cut"
+    file.write(text)
+    file.finish(mark(1, found)._replace(bytes=len(text)))
+    file.close()
+    recording, given = Recording(path), list[AnyFrame]()
+    assert damaged(lambda: given.extend(recording.frames(0))) == "block 1: its last line is cut"
+    assert given == found[0]
+
+
+def test_bytes_that_are_no_zstandard_are_damage(path: Path) -> None:
+    recording = Recording(write(path))
+    change(path, recording.blocks[1].end - 30, bytes(20))
+    assert damaged(lambda: list(recording.frames(1))).startswith("block 2: ")
+    assert list(recording.frames(2)) == blocks()[2]
+
+
+def index_of(path: Path) -> int:
+    return int(FOOTER.unpack(path.read_bytes()[-FOOTER.size :])[0])
+
+
+@pytest.mark.parametrize("what", ["name", "start", "size", "first", "last", "order", "clock", "count", "magic"])
+def test_an_index_that_does_not_match_is_not_believed(path: Path, what: str) -> None:
+    start = index_of(write(path))
+    entries = start + SKIPPABLE.size
+    at, content = {
+        "name": (-8, b"ncindex2"),
+        "start": (-FOOTER.size, struct.pack("<Q", start + 1)),
+        "size": (start + 4, struct.pack("<I", 4 * ENTRY.size + FOOTER.size + 1)),
+        "first": (entries, struct.pack("<Q", 9)),
+        "last": (entries + 3 * ENTRY.size, struct.pack("<Q", start + 1)),
+        "order": (entries + ENTRY.size, struct.pack("<Q", start - 1)),
+        "clock": (entries + ENTRY.size + 16, struct.pack("<q", 1)),
+        "count": (entries + 2 * ENTRY.size + 24, struct.pack("<Q", 0)),
+        "magic": (start, struct.pack("<I", HEADER_MAGIC)),
+    }[what]
+    change(path, at, content)
+    recording = Recording(path)
+    assert not recording.whole
+    assert [list(recording.frames(number)) for number in range(3)] == blocks()
+
+
+def test_a_recording_has_so_many_blocks_at_most(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path)
+    monkeypatch.setattr(reader, "MAX_BLOCKS", 3)
+    assert Recording(path).whole
+    monkeypatch.setattr(reader, "MAX_BLOCKS", 2)
+    recording = Recording(path)
+    assert not recording.whole and len(recording.blocks) == 2
+
+
+@pytest.mark.parametrize(("most", "count"), [(2, 1), (3, 2), (6, 3), (7, 3)])
+def test_a_search_looks_at_so_many_pieces_at_most(
+    path: Path, monkeypatch: pytest.MonkeyPatch, most: int, count: int
+) -> None:
+    """Each block has three pieces: two that were written, and its end."""
+    write(path, pieces=2, end=False)
+    monkeypatch.setattr(reader, "_MAX_PIECES", most)
+    assert len(Recording(path).blocks) == count
+
+
+def test_a_block_from_before_the_one_before_it_ends_the_search(path: Path) -> None:
+    recording = Recording(write(path, end=False))
+    change(path, recording.blocks[2].offset + SKIPPABLE.size + 8, struct.pack("<q", 1))
+    assert len(Recording(path).blocks) == 2
