@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,7 @@ def test_a_log_that_is_none_is_damage_of_its_block(path: Path) -> None:
 
 def test_what_is_no_file_to_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(tmp_path / "none") == "no such file or directory"
+    os.fstat(1)  # nothing was closed that was not opened
     assert refused(tmp_path) == "not a regular file: expected a file that netconsole record wrote"
     (tmp_path / "text").write_text("something else, and long enough")
     assert refused(tmp_path / "text") == "not a recording: expected a file that netconsole record wrote"
@@ -310,3 +312,13 @@ def test_a_block_from_before_the_one_before_it_ends_the_search(path: Path) -> No
     recording = Recording(write(path, end=False))
     change(path, recording.blocks[2].offset + SKIPPABLE.size + 8, struct.pack("<q", 1))
     assert len(Recording(path).blocks) == 2
+
+
+def test_a_file_that_ends_with_a_state_has_its_block(path: Path) -> None:
+    recording = Recording(write(path, end=False))
+    third = recording.blocks[2].offset
+    size = SKIPPABLE.unpack(path.read_bytes()[third : third + SKIPPABLE.size])[1]
+    for length, count in ((third + SKIPPABLE.size + size, 3), (third + SKIPPABLE.size + size - 1, 2)):
+        cut = path.with_name(f"{length}.ncrec")
+        cut.write_bytes(path.read_bytes()[:length])
+        assert len(Recording(cut).blocks) == count
