@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import struct
 from collections.abc import Callable
@@ -153,6 +154,7 @@ def test_a_log_that_is_none_is_damage_of_its_block(path: Path) -> None:
 
 def test_what_is_no_file_to_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(tmp_path / "none") == "no such file or directory"
+    gc.collect()
     os.fstat(1)  # nothing was closed that was not opened
     assert refused(tmp_path) == "not a regular file: expected a file that netconsole record wrote"
     (tmp_path / "text").write_text("something else, and long enough")
