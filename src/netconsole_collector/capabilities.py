@@ -49,6 +49,7 @@ def has_ring_buffer() -> bool:
 
 
 def _guarded(check: Callable[[], Json]) -> Json:
+    bpf_maps.raise_memlock()  # else kernels before 5.11 refuse each try while another collector runs
     try:
         return check()
     except OSError as error:

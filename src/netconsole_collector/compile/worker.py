@@ -14,7 +14,6 @@ import array
 import errno
 import json
 import os
-import re
 import resource
 import signal
 import socket
@@ -34,7 +33,6 @@ _STDOUT = 1
 MAX_DESCRIPTORS = 253
 """SCM_MAX_FD of the kernel."""
 
-_MEMLOCK_KERNEL = (5, 11)
 _MAX_FAR_BYTES, _MAX_FAR_S = 4 << 30, 120
 """Address space and CPU time of a compile for another host. The biggest probe takes 0.3 GB and 3 s."""
 
@@ -102,7 +100,7 @@ class Worker:
     def load(self, compiled: Compiled) -> Json:
         """The same for programs that were compiled elsewhere for this kernel. Raises ProbeRefused."""
         self.refuse_early()
-        self._memlock = _raise_memlock()
+        self._memlock = bpf_maps.raise_memlock()
         return self._load(compiled)
 
     def refused(self, refused: ProbeRefused) -> Json:
@@ -116,7 +114,7 @@ class Worker:
     def _answer(self) -> Json:
         if not self.job.get("compile_only"):
             self.refuse_early()
-        self._memlock = _raise_memlock()
+        self._memlock = bpf_maps.raise_memlock()
         from netconsole_collector.compile import cache  # it takes 4 MB (OpenSSL), which a collector does without
 
         directory = self.job.get("keep_in")
@@ -289,13 +287,3 @@ def _missing_refusal(missing: List[Json]) -> ProbeRefused:
     refused.detail = "\n".join(entry["detail"] for entry in loaded)
     refused.missing = missing
     return refused
-
-
-def _raise_memlock() -> bool:
-    """Lifts RLIMIT_MEMLOCK, to which kernels before 5.11 charge maps. False when it cannot be lifted and matters."""
-    numbers = [int(number) for number in re.findall(r"\d+", os.uname().release)[:2]]
-    try:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    except (OSError, ValueError):
-        return tuple(numbers) >= _MEMLOCK_KERNEL
-    return True

@@ -2,6 +2,9 @@
 
 import ctypes
 import errno
+import os
+import re
+import resource
 import struct
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
@@ -20,6 +23,7 @@ MAP_LRU_PERCPU_HASH, MAP_PERCPU_CGROUP_STORAGE, MAP_RINGBUF = 10, 21, 27
 _PER_CPU_TYPES = (MAP_PERCPU_HASH, MAP_PERCPU_ARRAY, MAP_LRU_PERCPU_HASH, MAP_PERCPU_CGROUP_STORAGE)
 
 _BATCH_ROWS = 1024
+_NOT_CHARGED = (5, 11)
 
 
 class MapInfo(NamedTuple):
@@ -37,6 +41,19 @@ def map_info(fd: int) -> MapInfo:
     raw = syscalls.info(fd)
     kind, identifier, key, value, entries, flags = struct.unpack_from("=IIIIII", raw)
     return MapInfo(kind, identifier, key, value, entries, flags, syscalls.c_string(raw[24:40]))
+
+
+def raise_memlock() -> bool:
+    """Lifts RLIMIT_MEMLOCK, to which kernels before 5.11 charge the maps and programs of all of a user's processes.
+
+    False when it cannot be lifted and matters.
+    """
+    numbers = [int(number) for number in re.findall(r"\d+", os.uname().release)[:2]]
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (OSError, ValueError):
+        return tuple(numbers) >= _NOT_CHARGED
+    return True
 
 
 def create_map(like: MapInfo) -> int:
