@@ -1,4 +1,4 @@
-"""Measures what the programs of the probes on the data path of virtual machines, and of host_path, take for a run.
+"""Measures what programs take for a run: those on the data path of virtual machines, of host_path and of conntrack.
 
 They run on kernel objects made by the tests (tests/live/contexts), on this machine's CPU, by loads and by helpers: so
 vhost and KVM need not be there. Prints the median of ns per run by the kernel's statistics, which take 60 to 70 of
@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from netconsole_collector.kernel import syscalls
+from tests.live.contexts.losses import test_conntrack as conntrack
 from tests.live.contexts.vhost import test_irq_path as irq
 from tests.live.contexts.vhost import test_kvm_irqs as kvm
 from tests.live.contexts.vhost import test_tun_queues as tun
@@ -118,6 +119,21 @@ def of_path(probe: UnattachedProbe) -> list[Step]:
     ]
 
 
+def of_conntrack(probe: UnattachedProbe) -> list[Step]:
+    """A packet of a connection that is known."""
+    host = conntrack.Tracking(probe)
+    skb, connection = host.packet(Flow(), host.eth0), host.connection()
+    came = host.memory.bytes_of("sk_buff", skb)
+    host.memory.change("sk_buff", skb, {"_nfct": connection | conntrack.ESTABLISHED})
+    found = host.memory.bytes_of("sk_buff", skb)
+    return [
+        lambda: host.memory.put(skb, came),
+        probe.prepare("began", skb, host.arriving),
+        lambda: host.memory.put(skb, found),
+        probe.prepare("ended", skb, host.arriving, conntrack.ACCEPT, 0, 0, 0, conntrack.ACCEPT),
+    ]
+
+
 PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "vhost_queues": (vhost.FUNCTIONS, of_vhost),
     "tun_queues": (tun.FUNCTIONS, of_tun),
@@ -125,6 +141,7 @@ PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "tx_kick_path": (kick.FUNCTIONS, of_kick),
     "kvm_irqs": (kvm.FUNCTIONS, of_kvm),
     "host_path": ({}, of_path),
+    "conntrack": ({}, of_conntrack),
 }
 
 
