@@ -192,6 +192,8 @@ def test_a_header_that_is_none_is_refused_with_its_reason(path: Path) -> None:
     assert refused(header_of(path, packed(msgspec.json.encode(other)))) == (
         'header.schema: this netconsole cannot read "netconsole.recording/9": it reads netconsole.recording/1'
     )
+    long = refused(header_of(path, packed(msgspec.json.encode({**plain, "schema": "x" * 61}))))
+    assert f'"{"x" * 60}…"' in long
     wrong = {**plain, "profile": {"name": 7}}
     assert refused(header_of(path, packed(msgspec.json.encode(wrong)))).startswith("header.profile.name: ")
     assert refused(header_of(path, packed(msgspec.json.encode(plain)))) == (
@@ -324,3 +326,13 @@ def test_a_file_that_ends_with_a_state_has_its_block(path: Path) -> None:
         cut = path.with_name(f"{length}.ncrec")
         cut.write_bytes(path.read_bytes()[:length])
         assert len(Recording(cut).blocks) == count
+
+
+def test_two_blocks_may_begin_at_one_moment(path: Path) -> None:
+    file = RecordingFile(path, HEADER)
+    for _ in range(2):
+        file.begin(Mark(1, 1, 0, 0), checkpoint.encode(State()))
+    file.finish(Mark(1, 1, 0, 0))
+    file.close()
+    recording = Recording(path)
+    assert recording.whole and len(recording.blocks) == 2
