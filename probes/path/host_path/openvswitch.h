@@ -37,10 +37,11 @@ static inline u64 header_hash(struct path_packet *packet, u64 device)
 
 /* A packet goes to user space. Until it comes back, its transit is kept under the hash of its headers.
  * `goes_on`: the packet itself stays in the datapath as well. */
-static inline void account_upcall(struct sk_buff *skb, u64 address, int goes_on)
+static inline void account_upcall(void *ctx, struct sk_buff *skb, u64 address, int goes_on)
 {
     u32 zero = 0, end;
     struct scratch *scratch = scratches.lookup(&zero);
+    struct way_stacks *way;
     struct path_transit *transit = path_find(address);
 
     if (!scratch || !transit || transit->state != PATH_IN_TRANSIT)
@@ -61,6 +62,11 @@ static inline void account_upcall(struct sk_buff *skb, u64 address, int goes_on)
         return;
     *transit = scratch->transit;
     nc_count(ASKED);
+    way = way_goes_on(address, scratch->transit.address);
+    if (way) {
+        way->acted[0] = way->first[0] = way->queued[0] = 0;
+        take_stack(ctx, way->asked);
+    }
 }
 
 /* Does this packet come back from user space? Then its transit goes on with this sk_buff. */
@@ -84,6 +90,7 @@ static inline struct path_transit *back_from_user_space(struct sk_buff *skb, u64
     if (!transit)
         return NULL;
     *transit = scratch->transit;
+    way_goes_on(transit->address, address);
     transit->address = address;
     transit->tag = FROM_USER_SPACE;
     transit->point_ns[ACTION] = bpf_ktime_get_ns();
@@ -119,9 +126,17 @@ static inline void account_conntrack(struct path_transit *transit, int is_ct)
     transit->point_ns[CONNTRACK] = is_ct ? now : 0;
 }
 
+static inline void take_acted(void *ctx, u64 address)
+{
+    struct way_stacks *way = way_of(address);
+
+    if (way)
+        take_stack(ctx, way->acted);
+}
+
 /* The datapath begins an action. User space's sk_buffs use the same addresses again, and their end may be unseen: each time it may be
  * another packet. */
-static inline void account_action(struct sk_buff *skb, u64 address, int is_ct)
+static inline void account_action(void *ctx, struct sk_buff *skb, u64 address, int is_ct)
 {
     u32 zero = 0;
     struct recent *recent = recents.lookup(&zero);
@@ -141,13 +156,15 @@ static inline void account_action(struct sk_buff *skb, u64 address, int is_ct)
     received = NC_READ(skb, skb_iif) != 0;
     if (!received && !(is_recent && transit->tag == FROM_HOST_STACK)) {
         back = back_from_user_space(skb, address, recent);
-        if (back)
+        if (back) {
+            take_acted(ctx, address);
             account_conntrack(back, is_ct);
-        else if (is_recent && has_acted)
+        } else if (is_recent && has_acted)
             account_conntrack(transit, is_ct);
     } else if (transit && !has_acted && transit->tag != FROM_USER_SPACE && (is_recent || is_switched(transit, skb))) {
         transit->point_ns[ACTION] = bpf_ktime_get_ns();
         recent->received = address;
+        take_acted(ctx, address);
         account_conntrack(transit, is_ct);
     }
 }

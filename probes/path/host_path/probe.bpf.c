@@ -77,6 +77,7 @@ static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent
 {
     u64 address = path_address(&scratch->address, skb);
     struct path_transit *transit = recent->received ? path_find(recent->received) : NULL;
+    struct way_stacks *way;
 
     if (!transit || transit->address == address || (!NC_GET(skb, skb_iif) && !transit->tag))
         return NULL;
@@ -92,6 +93,9 @@ static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent
     scratch->transit.state = PATH_IN_TRANSIT;
     scratch->transit.point_ns[FIRST_QUEUE] = scratch->transit.point_ns[LAST_QUEUE] = 0;
     *transit = scratch->transit;
+    way = way_goes_on(recent->received, address);
+    if (way)
+        way->first[0] = way->queued[0] = 0;
     nc_count(COPIES);
     return transit;
 }
@@ -115,7 +119,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     struct scratch *scratch = scratches.lookup(&zero);
     struct recent *recent = recents.lookup(&zero);
     struct path_transit *transit;
-    struct nc_config *config = nc_config_get();
+    struct way_stacks *way;
     u64 now;
 
     if (!scratch || !recent)
@@ -126,16 +130,15 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     if (!transit)
         return 0;
     now = bpf_ktime_get_ns();
+    way = way_of(transit->address);
+    if (way) {
+        if (transit->point_ns[FIRST_QUEUE] && !way->first[0])
+            __builtin_memcpy(way->first, way->queued, sizeof(way->first));
+        take_stack(ctx, way->queued);
+    }
     if (!transit->point_ns[FIRST_QUEUE])
         transit->point_ns[FIRST_QUEUE] = now;
     transit->point_ns[LAST_QUEUE] = now;
-    if (config && wants_stacks(config)) {
-        struct way_stacks *way = ways.lookup(&transit->address);
-        if (!way)
-            way = new_way(transit->address);
-        if (way)
-            take_stack(ctx, way->queued);
-    }
     if (length > NC_GET(dev, mtu) + ETH_HLEN + VLAN_HLEN)
         expect_segments(skb, dev, recent, scratch, length);
     return 0;
@@ -148,7 +151,7 @@ int on_action(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nlattr *action = NC_ARG(3);
 
-    account_action(NC_ARG(1), ctx->args[1], NC_READ(action, nla_type) == OVS_ACTION_ATTR_CT);
+    account_action(ctx, NC_ARG(1), ctx->args[1], NC_READ(action, nla_type) == OVS_ACTION_ATTR_CT);
     return 0;
 }
 #endif
@@ -157,7 +160,7 @@ int on_actions(void *ctx)
 {
     struct sk_buff *skb = NC_PARAMETER(1);
 
-    account_action(skb, (u64)skb, 0);
+    account_action(ctx, skb, (u64)skb, 0);
     return 0;
 }
 
@@ -166,7 +169,7 @@ int on_upcall(struct bpf_raw_tracepoint_args *ctx)
 {
     struct dp_upcall_info *upcall = NC_ARG(3);
 
-    account_upcall(NC_ARG(1), ctx->args[1], NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
+    account_upcall(ctx, NC_ARG(1), ctx->args[1], NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
     return 0;
 }
 
@@ -175,7 +178,7 @@ int on_upcall_function(void *ctx)
     struct sk_buff *skb = NC_PARAMETER(1);
     struct dp_upcall_info *upcall = NC_PARAMETER(3);
 
-    account_upcall(skb, (u64)skb, NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
+    account_upcall(ctx, skb, (u64)skb, NC_READ(upcall, cmd) != OVS_PACKET_CMD_MISS);
     return 0;
 }
 #endif
@@ -207,11 +210,10 @@ static inline void add_stacks(void *ctx, struct nc_config *config, struct slow_e
 {
     struct way_stacks *way = wants_stacks(config) ? ways.lookup(&address) : NULL;
 
-    event->stack[0] = event->queued_stack[0] = event->received_stack[0] = 0;
-    if (way) {
-        __builtin_memcpy(event->queued_stack, way->queued, sizeof(event->queued_stack));
-        __builtin_memcpy(event->received_stack, way->received, sizeof(event->received_stack));
-    }
+    event->stack[0] = event->way.queued[0] = event->way.received[0] = 0;
+    event->way.asked[0] = event->way.acted[0] = event->way.first[0] = 0;
+    if (way)
+        event->way = *way;
     if (wants_stacks(config))
         take_stack(ctx, event->stack);
 }

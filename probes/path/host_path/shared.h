@@ -37,7 +37,17 @@ struct durations {
     u64 qdisc_ns;           /* handed to the last device → to its driver */
 };
 
+/* Where asked (with_stacks), by which way the kernel came to the points of a packet. One that it did not come to is empty. Conntrack's
+ * point is an action of Open vSwitch, as the first one is: the same functions lead to both. */
 #define STACK_DEPTH 12
+struct way_stacks {
+    u64 queued[STACK_DEPTH];            /* handed to the last device, */
+    u64 received[STACK_DEPTH];          /* received, */
+    u64 asked[STACK_DEPTH];             /* Open vSwitch asked its user space, */
+    u64 acted[STACK_DEPTH];             /* it began to act, */
+    u64 first[STACK_DEPTH];             /* handed to the first device, where it is not the last */
+};
+
 struct slow_event {
     struct latency_sample sample;
     struct durations took;
@@ -45,9 +55,8 @@ struct slow_event {
     u32 flow_hash;          /* of the packet, by NIC or kernel; 0: none has been made */
     u32 queue_packets;      /* behind it in its queue. 0 with a qdisc that counts them for each CPU alone (pfifo_fast) */
     u32 pad;
-    u64 stack[STACK_DEPTH];             /* where asked (with_stacks): by which way the kernel came to the driver, */
-    u64 queued_stack[STACK_DEPTH];      /* to the last device's queue, */
-    u64 received_stack[STACK_DEPTH];    /* and to where the packet came in */
+    u64 stack[STACK_DEPTH];             /* at the driver */
+    struct way_stacks way;
 };
 
 /* Working memory of a program: the BPF stack is too small for it. */
@@ -61,10 +70,6 @@ struct scratch {
 BPF_PERCPU_ARRAY(scratches, struct scratch, 1);
 
 /* Stacks of packets on their way, by address: of those that came last. */
-struct way_stacks {
-    u64 queued[STACK_DEPTH];
-    u64 received[STACK_DEPTH];
-};
 BPF_TABLE("lru_hash", u64, struct way_stacks, ways, 1024);
 BPF_PERCPU_ARRAY(no_ways, struct way_stacks, 1);        /* all zeros */
 
@@ -90,6 +95,33 @@ static inline struct way_stacks *new_way(u64 address)
         return NULL;
     ways.update(&address, none);
     return ways.lookup(&address);
+}
+
+/* Where the stacks of a packet at this address are kept; NULL where none are asked for. */
+static inline struct way_stacks *way_of(u64 address)
+{
+    struct nc_config *config = nc_config_get();
+    struct way_stacks *way;
+
+    if (!config || !wants_stacks(config))
+        return NULL;
+    way = ways.lookup(&address);
+    return way ? way : new_way(address);
+}
+
+/* The packet goes on at another address: its copy, or what user space sent back. */
+static inline struct way_stacks *way_goes_on(u64 from, u64 to)
+{
+    struct nc_config *config = nc_config_get();
+    struct way_stacks *way;
+
+    if (!config || !wants_stacks(config))
+        return NULL;
+    way = ways.lookup(&from);
+    if (!way)
+        return new_way(to);
+    ways.update(&to, way);
+    return ways.lookup(&to);
 }
 
 /* The flow of a packet in a tunnel: that of the packet inside, or of the tunnel itself (knob tunnel_flow)? */

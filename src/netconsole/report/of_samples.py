@@ -12,8 +12,8 @@ from netconsole.report.blocks import Note, ReportBlock, TextTable
 
 MAX_ROWS = 10
 """The most common samples, and the most common stacks. The JSON document has all of them."""
-_NOT_COMPARED = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes", "stack", "queued_stack", "received_stack"})
-"""Fields that may differ between the samples of one row. Stacks have a table of their own."""
+_NOT_COMPARED = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes"})
+"""Fields that may differ between the samples of one row, as stacks may: they have a table of their own."""
 _EMPTY = (None, "", 0)
 
 
@@ -23,10 +23,10 @@ def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[ReportBlock]:
         return
     kinds: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
     for event in events:
-        kept = [(name, str(value)) for name, value in event.items() if name not in _NOT_COMPARED]
+        kept = [(name, str(value)) for name, value in event.items() if _is_compared(name)]
         kinds.setdefault(tuple(kept), []).append(event)
     ordered = sorted(kinds.values(), key=lambda same: (-len(same), -_longest_ns(same[0])))
-    names = dict.fromkeys(name for same in ordered for name in same[0] if name not in _NOT_COMPARED)
+    names = dict.fromkeys(name for same in ordered for name in same[0] if _is_compared(name))
     known = [name for name in names if any(same[0].get(name) not in _EMPTY for same in ordered)]
     shared = [name for name in known if len({_text(name, same[0].get(name)) for same in ordered}) == 1 < len(ordered)]
     columns = [name for name in known if name not in shared]
@@ -46,6 +46,10 @@ def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[ReportBlock]:
         yield TextTable(["samples", "kernel stack, innermost first"], shown, frozenset({0}), len(stacks) - len(shown))
 
 
+def _is_compared(name: str) -> bool:
+    return name not in _NOT_COMPARED and not name.endswith("stack")
+
+
 def _clock(wall_ns: object) -> str:
     if not isinstance(wall_ns, int):
         return figure.UNKNOWN
@@ -57,7 +61,7 @@ def _clock(wall_ns: object) -> str:
 
 
 def _longest_ns(event: Mapping[str, Any]) -> int:
-    times = [value for name, value in event.items() if name not in _NOT_COMPARED and name.endswith("_ns")]
+    times = [value for name, value in event.items() if _is_compared(name) and name.endswith("_ns")]
     return max((value for value in times if isinstance(value, int)), default=0)
 
 
