@@ -143,7 +143,7 @@ def attach(point: Point, program_fd: int, typed: bool = False) -> int:
 
 
 def check_called(point: Point) -> None:
-    """Raises CannotAttach if the kernel has taken a fentry or fexit program, but does not call it: seen on 7.3.
+    """Raises CannotAttach if the kernel has taken a fentry or fexit program, but does not call it (6.12, 7.3).
 
     tracefs lists the functions that begin with a call. Where it cannot be read the kernel is believed.
     """
