@@ -14,9 +14,10 @@ enum { UNTRACKED = 7, INVALID, DROPPED, ALREADY };
 #define INFO_BITS 7ul
 #define IS_TEMPLATE (1ul << 11) /* IPS_TEMPLATE_BIT: made by a rule to say the zone, no connection */
 
-/* A packet in nf_conntrack_in. */
+/* A packet in nf_conntrack_in. Its entry stays when it has left, for the next packet at its address: to take a new one costs ten times as
+ * much as to write into it. */
 struct visit {
-    u64 began_ns;
+    u64 began_ns;       /* 0: the packet has left */
     u64 said;           /* address of the text that the kernel would log; 0: none */
     u16 zone;
     u8 before;          /* state of its TCP connection */
@@ -101,7 +102,7 @@ int began(void *ctx)
     struct sk_buff *skb = NC_PARAMETER(0);
     u64 key = (u64)skb, nfct = NC_READ(skb, _nfct);
     struct nf_conn *ct = connection_of(nfct);
-    struct visit visit = { .zone = zone_of(ct), .began_ns = bpf_ktime_get_ns() };
+    struct visit none = {}, *visit = visits.lookup_or_try_init(&key, &none);
     u32 zero = 0;
     struct arguments *arguments = given.lookup(&zero);
 
@@ -109,8 +110,13 @@ int began(void *ctx)
         arguments->skb = key;
         arguments->state = (u64)NC_PARAMETER(1);
     }
-    visit.has_been = (nfct & INFO_BITS) == UNTRACKED || (ct && !(NC_READ(ct, status) & IS_TEMPLATE));
-    visits.update(&key, &visit);
+    if (!visit)
+        return 0;
+    visit->said = 0;
+    visit->zone = zone_of(ct);
+    visit->before = visit->is_tcp = 0;
+    visit->has_been = (nfct & INFO_BITS) == UNTRACKED || (ct && !(NC_READ(ct, status) & IS_TEMPLATE));
+    visit->began_ns = bpf_ktime_get_ns();
     return 0;
 }
 
@@ -176,11 +182,10 @@ static inline u32 outcome_of(struct visit *visit, u64 nfct, u32 verdict)
     return nfct & INFO_BITS;
 }
 
-/* Where it is: by which device it came in, or will leave. Open vSwitch and tc do not say that; there it is the packet's. */
-static inline void place_of(struct nc_place *place, struct sk_buff *skb, struct nf_hook_state *state)
+/* By which device it came in, or will leave. Open vSwitch and tc do not say that; there it is the packet's. */
+static inline void device_of(struct nc_place *place, struct sk_buff *skb, struct nf_hook_state *state)
 {
     struct net_device *dev = NC_READ(state, in);
-    struct net *net = NC_READ(state, net);
 
     if (!dev)
         dev = NC_READ(state, out);
@@ -188,7 +193,6 @@ static inline void place_of(struct nc_place *place, struct sk_buff *skb, struct 
         dev = NC_READ(skb, dev);
     if (dev)
         bpf_probe_read_kernel(place->device, sizeof(place->device), &dev->name);
-    place->netns = NC_READ(net, ns.inum);
 }
 
 static inline void reason_of(struct refused_key *key, struct visit *visit)
@@ -246,19 +250,23 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
     u64 nfct = NC_READ(skb, _nfct), took_ns = now - visit->began_ns;
     struct nf_conn *ct = connection_of(nfct);
     struct refused_key *what = &event->what;
-    int is_refused;
+    struct net *net = NC_READ(state, net);
+    u32 outcome = outcome_of(visit, nfct, NC_RESULT);
+    int is_refused = outcome == INVALID || outcome == DROPPED;
 
     __builtin_memset(event, 0, sizeof(*event));
-    place_of(&what->place, skb, state);
+    what->place.netns = NC_READ(net, ns.inum);
+    if (is_refused || config->flags & NC_F_DEVICE)      /* of the many that pass, only what their rows need is read */
+        device_of(&what->place, skb, state);
     if (!nc_place_wanted(config, &what->place))
         return;
     nc_parse(&event->flow, skb);
-    nc_parse_ports(&event->flow, skb);
+    if (config->flags & NC_F_FLOW)
+        nc_parse_ports(&event->flow, skb);
     if (!nc_packet_wanted(config, &event->flow, skb))
         return;
-    what->outcome = outcome_of(visit, nfct, NC_RESULT);
+    what->outcome = outcome;
     what->l4 = event->flow.l4;
-    is_refused = what->outcome == INVALID || what->outcome == DROPPED;
     if (ct)
         visit->zone = zone_of(ct);
     what->refused_zone = visit->zone;
@@ -276,6 +284,10 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
     nc_listed(config);
     if (!event_wanted(config, what->outcome, took_ns) || !nc_event_allowed(config, now))
         return;
+    if (!(is_refused || config->flags & NC_F_DEVICE))
+        device_of(&what->place, skb, state);
+    if (!(config->flags & NC_F_FLOW))
+        nc_parse_ports(&event->flow, skb);
     event->mono_ns = now;
     event->took_ns = took_ns;
     event->cpu = bpf_get_smp_processor_id();
@@ -292,12 +304,12 @@ static inline void finish(void *ctx, struct sk_buff *skb, struct nf_hook_state *
 
     if (!config || !event)
         return;
-    if (!found) {       /* it was there before the programs */
+    if (!found || !found->began_ns) {   /* it was there before the programs */
         nc_ledger_add(NC_JOIN_MISSED);
         return;
     }
     visit = *found;
-    visits.delete(&key);
+    found->began_ns = 0;
     account(ctx, config, &visit, event, now, skb, state);
 }
 
