@@ -271,7 +271,10 @@ def test_events_are_those_over_the_threshold(queues: Measurement, wire: Wire) ->
         pass
     queues.settle()
     seen = queues.event_count(PROBE, "seen")
-    assert 0 < seen < queues.counter(PROBE, "sent") == PACKETS
+    ledger = {name: entry.total for name, entry in queues.cost(PROBE).ledger.items() if entry.total}
+    counted = {name: queues.counter(PROBE, name) for name in ("queued", "sent", "dropped")}
+    assert counted == {"queued": PACKETS, "sent": PACKETS, "dropped": 0}, ledger
+    assert 0 < seen < PACKETS
     assert seen == sum(queues.event_count(PROBE, what) for what in ("submitted", "suppressed", "lost"))
     waited = [event.fields for event in queues.events]
     assert len(waited) + queues.ledger(PROBE, "shed") == queues.event_count(PROBE, "submitted")
