@@ -13,7 +13,7 @@ from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.machines import DEVICE, NAME, machine
 from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import MS, Span, elapsed, lies, wait
-from tests.support.live.contexts.taps import KICK_AT, TX, Tap, Taps
+from tests.support.live.contexts.taps import KICK_AT, TX, Tap, Taps, check_filters
 from tests.support.live.contexts.unattached import UnattachedProbe
 
 PROBE = "tx_kick_path"
@@ -156,24 +156,7 @@ def test_what_another_eventfd_is_meant_with_is_no_kick(load: Load) -> None:
 @pytest.mark.proves("tx_kick_path", "knobs.{device,netns}", "modes.summary", "modes.details")
 def test_filters_and_modes(load: Load) -> None:
     host = loaded(load)
-
-    def one_each(mode: str, **knobs: str | float) -> tuple[list[int], int]:
-        """Of what queues the rows have grown, and how many events there are."""
-        host.probe.read()
-        before = {row["queue"]: row["runs"] for row in host.probe.rows("queues")}
-        host.probe.set(mode, **{"events_per_s": 1e6, "threshold_us": 0, **knobs})
-        host.passes(host.here)
-        host.passes(host.there)
-        host.probe.read()
-        after = {row["queue"]: row["runs"] for row in host.probe.rows("queues")}
-        return sorted(queue for queue in after if after[queue] > before.get(queue, 0)), len(host.probe.events())
-
-    assert one_each("details") == ([0, 1], 2)
-    assert one_each("summary") == ([0, 1], 0)
-    assert one_each("details", netns=NETNS) == ([0], 1)
-    assert one_each("details", netns=OTHER_NETNS) == ([1], 1)
-    assert one_each("details", device=DEVICE) == ([0, 1], 2)
-    assert one_each("details", device="made1") == ([], 0)
+    check_filters(host, host.passes, grows="runs")
 
 
 @pytest.mark.proves("tx_kick_path", "knobs.threshold_us")

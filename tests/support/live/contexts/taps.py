@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
+from tests.support.live.contexts.machines import DEVICE
 from tests.support.live.contexts.memory import place_of, size_of
 from tests.support.live.contexts.moments import Span, at
 from tests.support.live.contexts.packets import Flow, MadeUpHost
@@ -86,3 +88,24 @@ class Taps(MadeUpHost):
     def ran(self, program: str, *arguments: int) -> Span:
         """When a program has run."""
         return at(self.probe.prepare(program, *arguments))
+
+
+def check_filters(host: Taps, passes: Callable[[Tap], object], grows: str) -> None:
+    """In both modes, which of the two queues have rows that grow, by what, and how many events there are."""
+
+    def one_each(mode: str, **knobs: str | float) -> tuple[list[int], int]:
+        host.probe.read()
+        before = {row["queue"]: row[grows] for row in host.probe.rows("queues")}
+        host.probe.set(mode, **{"events_per_s": 1e6, "threshold_us": 0, **knobs})
+        passes(host.here)
+        passes(host.there)
+        host.probe.read()
+        after = {row["queue"]: row[grows] for row in host.probe.rows("queues")}
+        return sorted(queue for queue in after if after[queue] > before.get(queue, 0)), len(host.probe.events())
+
+    assert one_each("details") == ([0, 1], 2)
+    assert one_each("summary") == ([0, 1], 0)
+    assert one_each("details", netns=NETNS) == ([0], 1)
+    assert one_each("details", netns=OTHER_NETNS) == ([1], 1)
+    assert one_each("details", device=DEVICE) == ([0, 1], 2)
+    assert one_each("details", device="made1") == ([], 0)
