@@ -14,8 +14,8 @@ enum { UNTRACKED = 7, INVALID, DROPPED, ALREADY };
 #define INFO_BITS 7ul
 #define IS_TEMPLATE (1ul << 11) /* IPS_TEMPLATE_BIT: made by a rule to say the zone, no connection */
 
-/* A packet in nf_conntrack_in. Its entry stays when it has left, for the next packet at its address: to take a new one costs ten times as
- * much as to write into it. */
+/* A packet in nf_conntrack_in. Its entry stays when it has left, for the next packet at its address: to write into it costs much less than
+ * to take a new one (docs/design/overhead.md). */
 struct visit {
     u64 began_ns;       /* 0: the packet has left */
     u64 said;           /* address of the text that the kernel would log; 0: none */
@@ -253,10 +253,11 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
     struct net *net = NC_READ(state, net);
     u32 outcome = outcome_of(visit, nfct, NC_RESULT);
     int is_refused = outcome == INVALID || outcome == DROPPED;
+    int has_device = is_refused || config->flags & NC_F_DEVICE;     /* of the many that pass, only what their rows need is read */
 
     __builtin_memset(event, 0, sizeof(*event));
     what->place.netns = NC_READ(net, ns.inum);
-    if (is_refused || config->flags & NC_F_DEVICE)      /* of the many that pass, only what their rows need is read */
+    if (has_device)
         device_of(&what->place, skb, state);
     if (!nc_place_wanted(config, &what->place))
         return;
@@ -284,7 +285,7 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
     nc_listed(config);
     if (!event_wanted(config, what->outcome, took_ns) || !nc_event_allowed(config, now))
         return;
-    if (!(is_refused || config->flags & NC_F_DEVICE))
+    if (!has_device)
         device_of(&what->place, skb, state);
     if (!(config->flags & NC_F_FLOW))
         nc_parse_ports(&event->flow, skb);
