@@ -24,9 +24,9 @@ class _RunTimes:
         "_last",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, is_sampled: bool) -> None:
         self.base_count = self.base_time = self.run_count = self.run_time_ns = self.window_ns = 0
-        self.is_sampled = False
+        self.is_sampled = is_sampled
         """Whether it is attached only for a share of the time."""
         self.held_ns = 0
         """Of a sampled program: how long it was measured in this period."""
@@ -68,9 +68,7 @@ class StatisticsWindow:
 
     def add(self, fd: int, now_ns: int) -> None:
         """Measures a program from now on."""
-        self._roll(now_ns)
-        self._programs[fd] = _RunTimes()
-        self._rebase(now_ns)
+        self._begin([fd], False, now_ns)
 
     def remove(self, fd: int) -> None:
         self._programs.pop(fd, None)
@@ -104,11 +102,7 @@ class StatisticsWindow:
 
     def sample(self, fds: Iterable[int], now_ns: int) -> None:
         """These programs are attached for a share of the time from now on."""
-        self._roll(now_ns)
-        for fd in fds:
-            self._programs[fd] = _RunTimes()
-            self._programs[fd].is_sampled = True
-        self._rebase(now_ns)
+        self._begin(fds, True, now_ns)
 
     def hold(self, now_ns: int) -> None:
         """Switches the statistics on, while all sampled programs are attached."""
@@ -139,12 +133,15 @@ class StatisticsWindow:
 
     def free(self, fds: Iterable[int], now_ns: int) -> None:
         """These programs are attached all the time from now on."""
-        self._roll(now_ns)
-        for fd in fds:
-            self._programs[fd] = _RunTimes()
-        self._rebase(now_ns)
+        self._begin(fds, False, now_ns)
 
     # ---- both ----
+
+    def _begin(self, fds: Iterable[int], is_sampled: bool, now_ns: int) -> None:
+        self._roll(now_ns)
+        for fd in fds:
+            self._programs[fd] = _RunTimes(is_sampled)
+        self._rebase(now_ns)
 
     def _switch_on(self) -> bool:
         if self._fd >= 0:

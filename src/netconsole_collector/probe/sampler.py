@@ -108,7 +108,8 @@ class Sampler:
         if self._is_attaching:
             return self._clock()
         if self._hold is not None:
-            return self._hold[self._is_holding]
+            begin_ns, end_ns = self._hold
+            return end_ns if self._is_holding else begin_ns
         return min(self._ends.values()) if self._ends else self._clock() + _LOOK_AGAIN_NS
 
     def changed(self) -> None:
