@@ -36,7 +36,7 @@ from netconsole.ping.model import (
 from netconsole.ping.words import NOTHING, dominant, sentences
 
 _WIRE_WORDS = "both ways between the hosts, from driver to driver"
-_WIRE = "sender-host: between_us - receiver-host: total_us"
+_WIRE = "{sender}: between_us - receiver-host: total_us"
 _ON_ONE_HOST = {
     "B": "request: from the tap to the other VM's tap",
     "K": "reply: from the other VM's tap to the tap",
@@ -106,12 +106,16 @@ def _segments(figures: PathFigures) -> dict[str, PathTime]:
         elif name == WIRE:
             why = None if time else "needs a capture of both hosts"
             what = words.get(name, _WIRE_WORDS)
-            found[name] = shown(time, True, "network", what, _WIRE, figures.round_trip, why)
+            found[name] = shown(time, True, "network", what, _wire_formula(figures), figures.round_trip, why)
         elif name in REMAINDERS.values():
             side: PingSide = "sender" if name == REMAINDERS["sender"] else "receiver"
             if side == "receiver" or figures.sender != "host":
                 found[name] = _remainder(figures, side)
     return found
+
+
+def _wire_formula(figures: PathFigures) -> str:
+    return _WIRE.format(sender=figures.sender)
 
 
 def _bound(figures: PathFigures, side: PingSide) -> float | None:
@@ -188,7 +192,8 @@ def _composites(figures: PathFigures) -> dict[str, PathTime]:
         what = _ON_ONE_HOST.get(name, spec.what) if figures.joined.one_host else spec.what
         found[name] = shown(time, True, role, what, f"{role}: {spec.field}", figures.round_trip)
     wire = figures.segments.get(WIRE)
-    found["between_hosts_us"] = shown(wire, True, "network", f"{_WIRE_WORDS} (C+J)", _WIRE, figures.round_trip)
+    what = f"{_WIRE_WORDS} (C+J)"
+    found["between_hosts_us"] = shown(wire, True, "network", what, _wire_formula(figures), figures.round_trip)
     sides: tuple[PingSide, ...] = ("sender", "receiver")
     for side in sides:
         time = _virtualization(figures, side)
