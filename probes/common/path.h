@@ -374,6 +374,18 @@ static inline struct path_transit *path_claim(u64 address)
     return &set->entry[chosen & (PATH_WAYS - 1)];
 }
 
+/* Filters keep out the packet that has come to this device at this address. A followed packet that came there before is gone, and must not
+ * end with this one, which may look like it: it is sent again, and the filters were others then. Was there one? */
+static inline int path_keep_out(u64 address, u64 *device)
+{
+    struct path_transit *transit = path_find(address);
+
+    if (!transit || transit->state != PATH_IN_TRANSIT || transit->device[0] != device[0] || transit->device[1] != device[1])
+        return 0;
+    transit->state = PATH_FREE;
+    return 1;
+}
+
 /* The address of a packet as a number. The verifier allows no arithmetic on a pointer, but it lets a program store and reload one. */
 static inline u64 path_address(u64 *storage, void *skb)
 {

@@ -16,6 +16,13 @@
 
 /* ---- a packet enters ---- */
 
+/* The filters keep this packet out. */
+static inline void keep_out(struct scratch *scratch, struct sk_buff *skb, struct nc_member *member)
+{
+    if (path_keep_out(path_address(&scratch->address, skb), member->name))
+        nc_count(REUSED);
+}
+
 static inline void start_transit(void *ctx, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
 {
     u32 zero = 0;
@@ -27,8 +34,10 @@ static inline void start_transit(void *ctx, struct nc_config *config, struct sk_
     if (!scratch || !recent)
         return;
     recent->received = 0;
-    if (!flow_wanted(config, scratch, skb, sent) || !nc_netns_wanted(config, dev))
+    if (!flow_wanted(config, scratch, skb, sent) || !nc_netns_wanted(config, dev)) {
+        keep_out(scratch, skb, member);
         return;
+    }
     path_read(&scratch->packet, skb, sent, 1);
     if (scratch->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);

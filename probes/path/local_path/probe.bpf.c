@@ -112,6 +112,18 @@ static inline void account(void *ctx, struct nc_config *config, struct scratch *
 
 /* ---- in ---- */
 
+/* Is it to be followed? It is described in scratch then. */
+static inline int wanted_in(struct nc_config *config, struct scratch *scratch, struct sk_buff *skb, struct net_device *dev)
+{
+    if (!nc_netns_wanted(config, dev))
+        return 0;
+    path_read(&scratch->packet, skb, 0, 0);
+    if (scratch->packet.broken)
+        nc_ledger_add(NC_PARSE_FAILED);
+    describe(scratch, skb, IN);
+    return !(config->flags & NC_F_FLOW) || nc_packet_wanted(config, &scratch->flow, skb);
+}
+
 int on_receive(struct bpf_raw_tracepoint_args *ctx)
 {
     struct sk_buff *skb = NC_ARG(0);
@@ -126,15 +138,12 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     if (!config || !member || !scratch)
         return 0;
     scratch->received = 0;
-    if (!nc_netns_wanted(config, dev))
-        return 0;
-    path_read(&scratch->packet, skb, 0, 0);
-    if (scratch->packet.broken)
-        nc_ledger_add(NC_PARSE_FAILED);
-    describe(scratch, skb, IN);
-    if (config->flags & NC_F_FLOW && !nc_packet_wanted(config, &scratch->flow, skb))
-        return 0;
     address = path_address(&scratch->address, skb);
+    if (!wanted_in(config, scratch, skb, dev)) {
+        if (path_keep_out(address, member->name))
+            count(REUSED, 1);
+        return 0;
+    }
     transit = path_claim(address);
     if (!transit)
         return 0;

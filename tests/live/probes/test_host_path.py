@@ -12,7 +12,7 @@ import pytest
 from netconsole.telemetry.histogram import percentile
 from tests.support.live import garbage
 from tests.support.live.measurement import LIMIT_S, SEEN, Measurement
-from tests.support.live.network import Namespace, send_udp
+from tests.support.live.network import IS_EMULATED, LINGER, Namespace, send_udp
 from tests.support.live.path import A6, B6, HOST_PATH, INSIDE, MACS, OUTSIDE, PING, A, B, Host, Watch
 
 PROBE = HOST_PATH
@@ -56,7 +56,7 @@ def test_every_echo_is_timed_once_each_way(
     watch = watch_of(path, address=source, protocol=protocol)
     bridged.a.python(PING, target, SOME)
     watch.stop()
-    assert (watch.crossed("out"), watch.crossed("in")) == (SOME, SOME)
+    assert (watch.crossed("out"), watch.crossed("in")) == (SOME, SOME), path.rows(PROBE, "flows")
     assert path.total(PROBE, "flows", "packets", direction="out", source=source, target=target) == SOME
     assert path.total(PROBE, "flows", "packets", direction="in", source=target, target=source) == SOME
     assert watch.missed() == {}
@@ -203,15 +203,34 @@ for _ in range(int(sys.argv[2])):
     seconds, rest_ns = struct.unpack("qq", stamp)
     print(seconds * 10**9 + rest_ns - struct.unpack_from("q", packet)[0], flush=True)
 """
-TIMED_SEND = """
-import socket, struct, sys, time
-target, port, count, size = sys.argv[1], *map(int, sys.argv[2:])
+# Once they cross a bridge, its socket no longer knows of them: so the sender is told how long to stay (LINGER).
+TIMED_SEND = (
+    LINGER
+    + """
+import select, socket, struct, sys
+target, port, count, size, lingers = sys.argv[1], *map(int, sys.argv[2:])
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if lingers:
+    linger(sender)
 for _ in range(count):
     sender.sendto(struct.pack("q", time.time_ns()).ljust(size, b"\\0"), (target, port))
+print("sent", flush=True)
+while lingers and not select.select([sys.stdin], [], [], 0)[0]:
+    pass
 """
+)
 HISTOGRAM_ERROR = 1 / 16
 """At mid-bucket: docs of netconsole.telemetry.histogram."""
+
+
+def send_timed(host: Host, device: str, count: int, size: int) -> None:
+    """So many datagrams from a to b, which wait in the queue of this device of h; until none does any more."""
+    sender = host.a.start(TIMED_SEND, B, PORT, count, size, int(not IS_EMULATED))
+    assert sender.stdout is not None
+    assert sender.stdout.readline() == "sent\n"
+    host.h.drain(device)
+    sender.communicate(timeout=LIMIT_S)
 
 
 def test_a_delay_in_the_queue_shows_there_and_nowhere_else(path: Measurement, bridged: Host) -> None:
@@ -224,8 +243,7 @@ def test_a_delay_in_the_queue_shows_there_and_nowhere_else(path: Measurement, br
     )
     try:
         watch = watch_of(path, protocol="udp")
-        bridged.a.python(TIMED_SEND, B, PORT, packets, size)
-        bridged.h.drain(OUTSIDE)
+        send_timed(bridged, OUTSIDE, packets, size)
         watch.stop()
     finally:
         bridged.h.tc("qdisc", "delete", "dev", OUTSIDE, "root")
@@ -282,7 +300,7 @@ def test_flow_in_a_tunnel_is_the_inner_one(path: Measurement, tunnelled: Host) -
     watch = watch_of(path, protocol="icmp")
     tunnelled.a.python(PING, B, SOME)
     watch.stop()
-    assert (watch.crossed("out"), watch.crossed("in")) == (SOME, SOME)
+    assert (watch.crossed("out"), watch.crossed("in")) == (SOME, SOME), path.rows(PROBE, "flows")
     assert path.total(PROBE, "flows", "packets", direction="out", source=A, target=B) == SOME
     assert path.total(PROBE, "flows", "packets", direction="in", source=B, target=A) == SOME
     assert watch.stage("out", "devices")[0] == SOME
@@ -296,8 +314,7 @@ def test_a_delay_in_the_tunnel_device_shows_there(path: Measurement, tunnelled: 
     )
     try:
         watch = watch_of(path, protocol="udp")
-        send_udp(tunnelled.a, B, PORT, packets, size)
-        tunnelled.h.drain("vx7")
+        send_timed(tunnelled, "vx7", packets, size)
         watch.stop()
     finally:
         tunnelled.h.tc("qdisc", "delete", "dev", "vx7", "root")

@@ -48,6 +48,23 @@ def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
     assert "join_missed" not in probe.ledger()
 
 
+@pytest.mark.proves("host_path", "knobs.{address,port,protocol,netns}", "counters.reused")
+@pytest.mark.parametrize("knobs", [{"port": 5}, {"protocol": "icmp"}, {"address": "192.0.2.7"}, {"netns": OTHER_NETNS}])
+def test_what_filters_keep_out_does_not_end_the_way_of_another(load: Load, knobs: dict[str, str | int]) -> None:
+    """A packet that was never forwarded is sent again, as it was, when the filters have changed meanwhile."""
+    probe = load(PROBE)
+    host = Ways(probe)
+    skb = host.come(Flow(), "tap0")
+    probe.run("receive", skb)
+    probe.set(**knobs)
+    probe.run("receive", skb)
+    probe.run("queue", host.leaving(skb, host.devices["eth0"]))
+    probe.run("send", skb, host.devices["eth0"])
+    assert host.counted("received", "reused", "crossed", "unmatched") == [1, 1, 0, 0]
+    probe.read()
+    assert probe.rows("flows") == [] and probe.ledger() == {}
+
+
 @pytest.mark.proves("host_path", "knobs.{vlan,ethertype,mac}")
 def test_filters_by_frame_let_pass_what_they_name(load: Load) -> None:
     """As a packet comes in: a router puts its own address into the header."""

@@ -77,6 +77,38 @@ def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
         assert probe.ledger().get("parse_failed", 0) == missed
 
 
+@pytest.mark.proves("local_path", "knobs.{address,port,protocol,netns}", "counters.reused")
+@pytest.mark.parametrize(
+    "knobs", [{"port": 4711}, {"protocol": "udp"}, {"address": "192.0.2.7"}, {"netns": OTHER_NETNS}]
+)
+def test_what_filters_keep_out_does_not_end_the_way_of_another(load: Load, knobs: dict[str, str | int]) -> None:
+    """A segment that no socket took is sent again, as it was, when the filters have changed meanwhile."""
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    skb = host.come(OF_TCP, "eth0")
+    probe.run("receive", skb)
+    probe.set(**knobs)
+    probe.run("receive", skb)
+    probe.run("tcp", 0, skb)
+    assert host.counted("received", "reused", "delivered", "exchanged") == [1, 1, 0, 0]
+    probe.read()
+    assert probe.rows("flows") == [] and probe.ledger() == {}
+
+
+@pytest.mark.proves("local_path", "knobs.vlan", "counters.{reused,delivered}")
+def test_a_filter_by_tag_holds_on_the_device_that_has_the_tag(load: Load) -> None:
+    """On the device above, the packet has none any more, and is still the same."""
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    probe.set(host_devices="eth0 br0", vlan=42)
+    skb = host.come(Flow(source_port=OF_TCP.source_port, protocol=TCP, vlan=42), "eth0")
+    probe.run("receive", skb)
+    host.memory.change("sk_buff", skb, {"dev": host.devices["br0"], "vlan_tci": 0})
+    probe.run("receive", skb)
+    probe.run("tcp", 0, skb)
+    assert host.counted("received", "reused", "delivered") == [1, 0, 1]
+
+
 @pytest.mark.proves("local_path", "knobs.{vlan,ethertype,mac}")
 def test_filters_by_frame_let_pass_what_they_name(load: Load) -> None:
     probe = load(PROBE, TRACEPOINTS)
