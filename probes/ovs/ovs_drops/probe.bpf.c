@@ -280,18 +280,33 @@ int freed_by_flow(struct bpf_raw_tracepoint_args *ctx)
 
 #define ACTIONS 24      /* so many are read; a flow with more is taken for one with an output */
 
+/* The length of a flow's actions, and the first of them: it is right behind. Most flows have no other. */
+struct actions_begin {
+    u32 length;
+    struct action first;
+};
+_Static_assert(offsetof(struct sw_flow_actions, actions) == offsetof(struct sw_flow_actions, actions_len) + sizeof(u32), "a gap");
+
+static inline int sends(struct action *action)
+{
+    return action->header.nla_len == sizeof(*action) &&
+        (action->header.nla_type == OVS_ACTION_ATTR_OUTPUT || action->header.nla_type == OVS_ACTION_ATTR_RECIRC);
+}
+
 /* Does the packet leave the datapath? It does when the last action sends it or takes it over. Conntrack and meters account for what
  * they drop. */
 static inline int has_output(struct sw_flow_actions *actions)
 {
-    u32 length = NC_READ(actions, actions_len), at = 0;
-    struct action last;
+    struct actions_begin begin = NC_AT(struct actions_begin, &actions->actions_len);
+    u32 length = begin.length, at = 0;
+    struct action last = begin.first;
     struct nlattr action = {};
 
     if (!length)
         return 0;
-    last = NC_AT(struct action, (void *)actions->actions + length - sizeof(last));
-    if (last.header.nla_len == sizeof(last) && (last.header.nla_type == OVS_ACTION_ATTR_OUTPUT || last.header.nla_type == OVS_ACTION_ATTR_RECIRC))
+    if (length != sizeof(last))
+        last = NC_AT(struct action, (void *)actions->actions + length - sizeof(last));
+    if (sends(&last))
         return 1;
 #pragma unroll
     for (u32 i = 0; i < ACTIONS && at < length; i++) {
