@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
 from netconsole.base.checker import Checker, close, shown
+from netconsole.probes.finding_reader import drop_place, finding
 from netconsole.probes.knobs import FILTERS, refusal, unit_of
 from netconsole.probes.manifest import (
     DRAWN,
@@ -20,8 +20,6 @@ from netconsole.probes.manifest import (
     AttachSpec,
     ColumnSpec,
     CounterSpec,
-    DropPlaceSpec,
-    FindingSpec,
     GovernedSpec,
     HistogramSpec,
     Manifest,
@@ -32,12 +30,12 @@ from netconsole.probes.manifest import (
 )
 from netconsole.probes.meaning import MEANINGS, Meaning, meaning
 from netconsole.probes.polarity import POLARITIES, FigureKind, Polarity, polarity
+from netconsole.probes.sentences import texts_by_name, word
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.ledger import LEDGER
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
 SOURCES = ("bpf", "links", "nic", "sockets", "softnet", "protocol_counters", "ovs", "vms", "self")
-LEVELS = ("!", "!!")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
@@ -47,10 +45,7 @@ SHOWN_AS = (
 POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
 COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in")
-MAX_WORD = 24
 MAX_PATTERN = 128
-FINDING_WORDS = ("rate", "total", "value", "unit")
-"""What the sentence of a finding may name besides labels."""
 
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
 _SECTIONS = (
@@ -107,9 +102,9 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         histograms=histograms,
         records={key: _record(item, knobs) for key, item in _named(root.table("records"))},
         events={key: _event(item) for key, item in _named(root.table("events"))},
-        findings=tuple(_finding(item, tables, histograms) for item in root.tables("findings")),
-        drop_places=tuple(_drop_place(item, tables) for item in root.tables("drop_places")),
-        topic=_word(probe, "topic", name.replace("_", " ")),
+        findings=tuple(finding(item, tables, histograms) for item in root.tables("findings")),
+        drop_places=tuple(drop_place(item, tables) for item in root.tables("drop_places")),
+        topic=word(probe, "topic", name.replace("_", " ")),
         panes=_panes(root, name, tables, histograms),
         governed_by=tuple(_governed(item) for item in root.tables("governed_by")),
         losses=_losses(root.table("losses")),
@@ -201,7 +196,7 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
         worse = _worse(one, figure, f"{table} {label}", unit) if table else "none"
         stands_for = cast("Meaning", one.text("stands_for", meaning(label, shown_as), MEANINGS))
         spare = one.integer("spare", None, 0, 99)
-        head = _word(one, "head", "")
+        head = word(one, "head", "")
         said = words.get(label, {})
         added = one.text("added", "")
         columns.append(ColumnSpec(label, kind, shown_as, unit, adds_up, worse, stands_for, added, head, spare, said))
@@ -215,20 +210,7 @@ def _words(item: Checker, name: str) -> dict[str, dict[str, str]]:
     section = item.table("words")
     labels = [str(one.values.get("name")) for one in Checker("", item.values, "", []).tables("key")]
     section.only(labels, "label")
-    return {label: _texts_by_name(said) for label, said in section.each()}
-
-
-def _word(item: Checker, name: str, default: str) -> str:
-    """A word or two, for a narrow column."""
-    text = item.text(name, default)
-    if len(text) > MAX_WORD or not text.isprintable():
-        item.wrong(name, f"expected at most {MAX_WORD} printable characters, found {shown(text)}")
-        return default
-    return text
-
-
-def _texts_by_name(section: Checker) -> dict[str, str]:
-    return {name: section.text(name) for name in section.values}
+    return {label: texts_by_name(said) for label, said in section.each()}
 
 
 def _shown(item: Checker, known: Sequence[str]) -> tuple[str, ...]:
@@ -313,7 +295,7 @@ def _place(
         row = LAST
     return PlaceSpec(
         pane=pane,
-        tab=_word(item, "tab", probe.replace("_", " ")),
+        tab=word(item, "tab", probe.replace("_", " ")),
         kind=named[0] if named else "",
         name=item.text(named[0], None, kinds[named[0]]) if named else "",
         order=item.integer("order", LAST, 1, 1000) or LAST,
@@ -336,7 +318,7 @@ def _governed(item: Checker) -> GovernedSpec:
 
 def _losses(section: Checker) -> dict[str, str]:
     section.only(tuple(LEDGER), "entry of the ledger")
-    return _texts_by_name(section)
+    return texts_by_name(section)
 
 
 def _record(item: Checker, knobs: Mapping[str, Scalar]) -> RecordSpec:
@@ -351,127 +333,3 @@ def _record(item: Checker, knobs: Mapping[str, Scalar]) -> RecordSpec:
 def _event(item: Checker) -> tuple[ColumnSpec, ...]:
     item.only(("map", "title", "record"))
     return _columns(item, "record")
-
-
-_FINDING_KEYS = (
-    *("table", "histogram", "value", "percentile", "level", "over", "where", "say", "next"),
-    *(
-        "cause",
-        "place",
-        "specific",
-        "explains",
-        "elsewhere",
-        "at_once",
-        "lasting",
-        "share_pct",
-        "share_of",
-        "times_past",
-        "commands",
-    ),
-)
-
-
-def _finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[str, HistogramSpec]) -> FindingSpec:
-    item.only(_FINDING_KEYS)
-    is_histogram = item.has("histogram")
-    labels: Sequence[str] = ()
-    values: Sequence[str] = ()
-    gauges: Sequence[str] = ()
-    if is_histogram:
-        name = item.text("histogram", None, tuple(histograms))
-        if name in histograms:
-            labels = histograms[name].labels
-    else:
-        name = item.text("table", None, tuple(tables))
-        if name in tables:
-            labels = tables[name].labels
-            values = [column.name for column in tables[name].value]
-        gauges = [column.name for column in tables[name].value if column.kind == "max"] if name in tables else []
-    value = "" if is_histogram else item.text("value", None, tuple(values))
-    percentile = item.number("percentile", 99.0, 0.0, 100.0) if is_histogram else None
-    where = item.table("where")
-    where.only(labels, "label")
-    say = item.text("say")
-    _check_sentence(item, "say", say, (*labels, *values, *FINDING_WORDS))
-    commands = item.texts("commands")
-    for command in commands:
-        _check_sentence(item, "commands", command, labels)
-    elsewhere = item.table("elsewhere")
-    return FindingSpec(
-        table=name,
-        value=value,
-        level=item.text("level", "!", LEVELS),
-        over=item.number("over", 0.0, 0.0, 1e18) or 0.0,
-        say=say,
-        next=item.text("next", ""),
-        where={key: _alternatives(where, key) for key in where.values},
-        percentile=percentile or 99.0,
-        histogram=is_histogram,
-        cause=item.text("cause", ""),
-        place=tuple(item.texts("place", (), labels)),
-        specific=item.integer("specific", 0, 0, 9) or 0,
-        explains=tuple(item.texts("explains")),
-        elsewhere={key: elsewhere.text(key, None, tuple(labels)) for key in elsewhere.values},
-        at_once=item.number("at_once", None, 0.0, 1e18),
-        lasting=item.number("lasting", None, 0.0, 1e18),
-        share_pct=item.number("share_pct", None, 0.0, 100.0, "%"),
-        times_past=item.number("times_past", None, 1.0, 1e6),
-        share_of=item.text("share_of", "", ("", *gauges)),
-        commands=tuple(commands),
-    )
-
-
-_DROP_PLACE_KEYS = (
-    *("table", "value", "stage", "at", "say", "where", "by", "same_as", "elsewhere", "same_elsewhere"),
-    *("aliases", "fine", "rest", "left_out"),
-)
-
-
-def _drop_place(item: Checker, tables: Mapping[str, TableSpec]) -> DropPlaceSpec:
-    item.only(_DROP_PLACE_KEYS)
-    name = item.text("table", None, tuple(tables))
-    labels = tables[name].labels if name in tables else ()
-    values = [column.name for column in tables[name].value if column.kind == "sum"] if name in tables else []
-    where, by, aliases = item.table("where"), item.table("by"), item.table("aliases")
-    where.only(labels, "label")
-    spec = DropPlaceSpec(
-        table=name,
-        value=item.text("value", None, values),
-        stage=_word(item, "stage", ""),
-        at=item.text("at", ""),
-        say=item.text("say", "" if item.boolean("left_out") else None),
-        where={key: _alternatives(where, key) for key in where.values},
-        by=_texts_by_name(by),
-        same_as=tuple(item.texts("same_as")),
-        elsewhere=_texts_by_name(item.table("elsewhere")),
-        same_elsewhere=tuple(item.texts("same_elsewhere")),
-        aliases={key: tuple(aliases.texts(key)) for key in aliases.values},
-        fine=item.integer("fine", 0, 0, 9) or 0,
-        rest=item.boolean("rest"),
-        left_out=item.boolean("left_out"),
-    )
-    said = {"at": [spec.at], "say": [spec.say], "by": spec.by.values(), "same_as": spec.same_as}
-    for key, texts in (*said.items(), ("elsewhere", spec.elsewhere.values()), ("same_elsewhere", spec.same_elsewhere)):
-        for text in texts:
-            _check_sentence(item, key, text, labels)
-    return spec
-
-
-def _alternatives(where: Checker, label: str) -> tuple[str, ...]:
-    """One value of a label, or a list of them."""
-    return tuple(where.texts(label)) if isinstance(where.values[label], list) else (where.text(label),)
-
-
-def _check_sentence(item: Checker, key: str, say: str, known: Sequence[str]) -> None:
-    try:
-        parts = list(string.Formatter().parse(say))
-    except ValueError as error:
-        item.wrong(key, f"expected a sentence with {{label}} in braces: {error}")
-        return
-    for _, name, form, conversion in parts:
-        if name is None:
-            continue
-        if name not in known:
-            item.wrong(key, f"{{{name}}} is no column{close(name, known)}")
-        if form or conversion:
-            item.wrong(key, f"{{{name}}} takes no format")
