@@ -17,8 +17,12 @@
 #define NC_F_ETHERTYPE 4096u
 #define NC_F_MAC 8192u
 #define NC_F_RESTS 16384u   /* the probe is not to see anything now: its programs are being attached or detached */
+#define NC_F_REASON 32768u      /* of drops: only these reasons */
+#define NC_F_NOT_REASON 65536u  /* ... or all but these */
 #define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
 #define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL | NC_F_VLAN | NC_F_ETHERTYPE | NC_F_MAC)
+
+#define NC_REASONS 8
 
 struct nc_end {
     u64 address[2];
@@ -48,6 +52,7 @@ struct nc_config {
     u64 bound_ns;       /* so much time all runs may take; 0: no bound */
     u64 own[4];         /* knobs of this probe alone: read them by nc_knob */
     struct nc_end ends[2];      /* NC_F_ENDS: the source and the target; without NC_F_ONE_WAY also the other way round */
+    u32 reasons[NC_REASONS];    /* NC_F_REASON; with fewer, the first one is in all the other places, too */
 };
 BPF_ARRAY(nc_config, struct nc_config, 1);
 

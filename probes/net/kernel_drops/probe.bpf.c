@@ -237,6 +237,18 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
+static inline int reason_wanted(struct nc_config *config, u32 reason)
+{
+    int is_named = 0;
+
+    if (!(config->flags & NC_F_REASON))
+        return 1;
+#pragma unroll
+    for (int i = 0; i < NC_REASONS; i++)
+        is_named |= config->reasons[i] == reason;
+    return is_named != !!(config->flags & NC_F_NOT_REASON);
+}
+
 static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config)
 {
     struct sk_buff *skb = NC_ARG(0);
@@ -250,6 +262,10 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         return;
 #endif
     flags = nc_flags(config);
+    if (!reason_wanted(config, key.reason)) {
+        nc_unwanted();
+        return;
+    }
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_PLACE)
         drop_place(&key.place, ctx, skb);
     if (!nc_place_wanted(config, &key.place)) {

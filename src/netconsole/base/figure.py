@@ -158,6 +158,12 @@ def fit(text: str, columns: int, right: bool = False) -> str:
     return padding + text if right else text + padding
 
 
+def fit_ends(head: str, tail: str, columns: int) -> str:
+    """Both in this many columns: the head is cut first, then what the tail has beyond half of them."""
+    of_head = min(width(head), max(columns - width(tail), columns // 2))
+    return fit(head, of_head) + fit(tail, min(columns - of_head, width(tail)))
+
+
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -51,6 +51,13 @@ MacOption = Annotated[
     str | None, typer.Option("--mac", metavar="MAC", help="Only packets from or to this MAC address.")
 ]
 
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", metavar="A[,B]", help="Only drops for these reasons of the kernel; not:A,B: for all others."
+    ),
+]
+
 
 def given(
     device: str | None,
@@ -62,10 +69,12 @@ def given(
     ethertype: str | None = None,
     mac: str | None = None,
     vm: str | None = None,
+    reason: str | None = None,
 ) -> dict[str, str | int]:
     """The filters that were given, by the names of their options: those of the knobs, and ``vm``."""
     values: dict[str, str | int | None] = {"device": device, "netns": netns, "address": address, "port": port}
     values |= {"protocol": protocol, "vlan": vlan, "ethertype": ethertype, "mac": mac, "vm": vm}
+    values["reason"] = reason
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -88,6 +97,8 @@ def narrowed(
         value: Scalar = _inode(str(text), is_far) if name == "netns" else _number(name, text)
         if (why := refusal(name, value, value)) is not None:
             raise bad(f"--{name}", "", why)
+        if name == "reason" and not is_far:
+            _check_reasons(str(value))
         if not any(name in manifests[probe].knobs for probe in profile.probes):
             raise bad(f"--{name}", "", f"no probe of profile {safe(profile.name, 40)} has this filter")
         wanted[name] = value
@@ -105,6 +116,21 @@ def _number(name: str, text: str | int) -> str | int:
     if text.isdecimal() and len(text) <= 5:
         return int(text)
     return int(text, 16) if re.fullmatch("0x[0-9a-fA-F]{1,4}", text) else text
+
+
+def _check_reasons(text: str) -> None:
+    """Raises BadInput where this machine's kernel has no such drop reason; the collector would refuse the probe."""
+    from netconsole_collector.names import drop_reasons
+    from netconsole_collector.probe import drop_filter
+    from netconsole_collector.types import btf
+
+    try:
+        known = drop_reasons.from_btf(btf.Btf(modules=btf.module_paths(drop_reasons.MODULES)))
+        drop_filter.numbers(drop_filter.parse(text), known)
+    except drop_filter.ReasonError as error:
+        raise bad("--reason", "", str(error)) from None
+    except (btf.BtfError, OSError):  # a kernel without BTF: the collector looks into its headers
+        return
 
 
 def _of(manifest: Manifest, wanted: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -22,6 +22,7 @@ from netconsole.cli.filters import (
     NetnsOption,
     PortOption,
     ProtocolOption,
+    ReasonOption,
     VlanOption,
     VmOption,
     given,
@@ -71,6 +72,7 @@ def console(
     vlan: VlanOption = None,
     ethertype: EthertypeOption = None,
     mac: MacOption = None,
+    reason: ReasonOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
     hosts: HostsOption = None,
@@ -80,9 +82,8 @@ def console(
     if context.invoked_subcommand is not None:
         belongs: dict[str, object] = {"--profile": profile != DEFAULT_PROFILE, "--probe": probe, "--interval": interval}
         belongs |= {"--baseline": baseline, "--record": record, "--force": force, "--host": hosts}
-        belongs |= {
-            f"--{name}": True for name in given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
-        }
+        narrowing = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm, reason)
+        belongs |= {f"--{name}": True for name in narrowing}
         for name, is_given in belongs.items():
             if is_given:
                 raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
@@ -95,7 +96,7 @@ def console(
     if not has_terminal():
         raise bad("terminal", "", "the console needs one; `netconsole snapshot` measures without")
     interval_s, against = interval_of(interval), None
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm, reason)
     if hosts and len(hosts) > 1:
         for name, value in {"--baseline": baseline, "--record": record}.items():
             if value is not None:
@@ -191,6 +192,7 @@ def snapshot(
     vlan: VlanOption = None,
     ethertype: EthertypeOption = None,
     mac: MacOption = None,
+    reason: ReasonOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
     hosts: HostsOption = None,
@@ -214,7 +216,7 @@ def snapshot(
         from netconsole.report import ticket
 
         reference, redactor = ticket.reference(baseline), ticket.redactor(redact)
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm, reason)
     with approach(host) as way:
         manifests, chosen, requests = choose(profile, probe, host, filters)
         from netconsole.run import headless

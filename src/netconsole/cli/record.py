@@ -19,6 +19,7 @@ from netconsole.cli.filters import (
     NetnsOption,
     PortOption,
     ProtocolOption,
+    ReasonOption,
     VlanOption,
     VmOption,
     given,
@@ -87,6 +88,7 @@ def record(
     vlan: VlanOption = None,
     ethertype: EthertypeOption = None,
     mac: MacOption = None,
+    reason: ReasonOption = None,
     interval: IntervalOption = None,
     force: ForceOption = False,
     hosts: HostsOption = None,
@@ -109,7 +111,7 @@ def record(
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
     interval_s = interval_of(interval)
     max_bytes, max_s = bounds(max_size, max_time)
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm)
+    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm, reason)
     with approach(host) as way:
         manifests, chosen, requests = choose(profile, probe, host, filters)
         there = enter(way, manifests)

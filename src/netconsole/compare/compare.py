@@ -8,6 +8,7 @@ from pathlib import PurePath
 import msgspec
 
 from netconsole.base import figure
+from netconsole.compare.comparable import probe_differs
 from netconsole.compare.document import (
     Comparison,
     Condition,
@@ -50,7 +51,7 @@ from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
 from netconsole.probes.manifest import Manifest
-from netconsole.snapshot.document import MEASURED, ProbeData, Snapshot, SnapshotValue, number, seconds
+from netconsole.snapshot.document import Snapshot, SnapshotValue, number, seconds
 
 FALSE_DISCOVERIES = 0.01
 """The share of findings that may be chance. When nothing has changed, it is the probability of any finding."""
@@ -62,7 +63,6 @@ MIN_SHARE = 0.05
 table's figure on. Beside 100 000 packets/s, another 30 packets/s are no finding."""
 LEAST_SHARE, MUCH_SHARE = 0.001, 0.01
 """From these shares of their device's packets on, drops of class benign are a loss. The first is for new drops."""
-MIN_DURATION_S = 1.0
 _TRAFFIC = ("rx_packets", "tx_packets")
 """Columns of tables of devices. A loss is a share of these packets."""
 _CONDITIONS = (
@@ -312,27 +312,6 @@ def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -
         elif reasons:
             left_out[name] = f"{len(reasons)} of {len(before)} snapshots of the baseline left out: {reasons[0]}"
     return usable
-
-
-def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: float) -> str | None:
-    """Why the figures of a probe cannot be compared. None when they can. ``shorter_s``: the shorter of both times."""
-    if now is None or before is None:
-        return f"not in the {'current snapshot' if now is None else 'baseline'}"
-    for probe, other, where in ((now, before, "in the current snapshot"), (before, now, "in the baseline")):
-        if probe.status not in MEASURED:
-            where = "on both sides" if probe.status == other.status else where
-            return f"{probe.status} {where}" + (f": {probe.why}" if probe.why else "")
-    if now.version != before.version and None not in (now.version, before.version):
-        return (
-            f"the probe has version {now.version} now and had version {before.version}: its figures mean something else"
-        )
-    if now.mode != before.mode:
-        return f"the probe runs in mode {now.mode} and ran in mode {before.mode}"
-    if shorter_s < MIN_DURATION_S:
-        return f"one of the snapshots is shorter than {MIN_DURATION_S:g} s"
-    if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
-        return "one of the snapshots lacks an attach point: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
-    return None
 
 
 def _unmatched(metric: Metric, now: Metrics, before: Sequence[Metrics]) -> str | None:

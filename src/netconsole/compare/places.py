@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
+from netconsole.compare.comparable import other_filters
 from netconsole.compare.document import PlaceChange
 from netconsole.compare.labels import Names
 from netconsole.findings.places_of_snapshot import places_of
@@ -23,12 +25,16 @@ _PlaceKey: TypeAlias = tuple[str, str, str]
 def changed_places(
     current: Snapshot, baseline: Sequence[Snapshot], manifests: Mapping[str, Manifest]
 ) -> list[PlaceChange]:
-    """Every place of one of them; what nobody wants first, then by how much more dies there now."""
-    now = _rates(current, manifests)
+    """Every place of one of them; what nobody wants first, then by how much more dies there now.
+
+    Without those that only a probe saw whose filters differ.
+    """
+    narrowed = {name for name in current.probes for one in baseline if _is_narrowed_otherwise(current, one, name)}
+    now = _rates(current, manifests, narrowed)
     then: dict[_PlaceKey, float] = defaultdict(float)
     levels = {key: level for key, (level, _) in now.items()}
     for snapshot in baseline:
-        for key, (level, per_s) in _rates(snapshot, manifests).items():
+        for key, (level, per_s) in _rates(snapshot, manifests, narrowed).items():
             then[key] += per_s / len(baseline)
             levels.setdefault(key, level)
     found = [
@@ -43,11 +49,20 @@ def _now(now: Mapping[_PlaceKey, tuple[str, float]], key: _PlaceKey) -> float:
     return round(now[key][1], 3) if key in now else 0.0
 
 
-def _rates(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> dict[_PlaceKey, tuple[str, float]]:
+def _is_narrowed_otherwise(current: Snapshot, other: Snapshot, name: str) -> bool:
+    past = other.probes.get(name)
+    return past is not None and other_filters(current.probes[name].filters, past.filters) is not None
+
+
+def _rates(
+    snapshot: Snapshot, manifests: Mapping[str, Manifest], without: AbstractSet[str]
+) -> dict[_PlaceKey, tuple[str, float]]:
     """Level and packets per second by place, with names that another boot has, too."""
     names = Names(snapshot.facts)
     found: dict[_PlaceKey, tuple[str, float]] = {}
     for place in places_of(snapshot, manifests):
+        if place.probes and without >= set(place.probes):
+            continue
         key = (place.stage, stable(place.where, names), place.why)
         level, before = found.get(key, (place.level, 0.0))
         found[key] = (level, before + _per_s(place, snapshot))

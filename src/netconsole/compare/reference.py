@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from netconsole.base.fact_keys import FactData
-from netconsole.compare.compare import MIN_DURATION_S, not_zero, probe_differs
+from netconsole.compare.comparable import MIN_DURATION_S, probe_differs
+from netconsole.compare.compare import not_zero
 from netconsole.compare.judge import MIN_RATIO, least_difference
 from netconsole.compare.labels import Meanings, Names
 from netconsole.compare.metrics import (
@@ -27,6 +28,7 @@ from netconsole.compare.metrics import (
     metric_key,
 )
 from netconsole.compare.significance import median
+from netconsole.probes.knobs import filters_set
 from netconsole.probes.manifest import ColumnSpec, Manifest
 from netconsole.probes.polarity import Polarity
 from netconsole.snapshot.document import ProbeData, Snapshot, seconds
@@ -222,10 +224,14 @@ class Reference:
 
     def _sides(self, probe: ProbeState, manifest: Manifest) -> tuple[list[Metrics], str | None]:
         """The snapshots of the baseline that a running probe can be compared with; if there are none, the reason."""
-        standing = probe.status, probe.mode, tuple(probe.attach)
+        filters = filters_set(probe.knobs)
+        standing = probe.status, probe.mode, tuple(probe.attach), tuple(filters.items())
         found = self._usable.get(manifest.name)
         if found is None or found[0] != standing:
-            now = ProbeData(probe.status, mode=probe.mode, version=manifest.version, attach=list(probe.attach))
+            now = ProbeData(
+                probe.status, mode=probe.mode, version=manifest.version, attach=list(probe.attach),
+                filters=dict(filters),
+            )  # fmt: skip
             reasons, sides = [], []
             for side in self.metrics:
                 past = side.snapshot.probes.get(manifest.name)

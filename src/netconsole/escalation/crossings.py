@@ -57,6 +57,8 @@ def narrowing(labels: RowKey, knobs: Mapping[str, Scalar], namespace: Callable[[
     """All filters that the labels of a row give, as :func:`focus` has them; none when the row names nothing."""
     found: dict[str, Scalar] = {}
     for name, label in labels:
+        if name == "reason" and ("provenance", "kernel") not in labels:
+            continue  # worked out here: the kernel has another one
         value = _knob(name, label, namespace)
         if name in knobs and value is not None and refusal(name, value, knobs[name]) is None:
             found[name] = value
@@ -69,12 +71,7 @@ def _knob(name: str, label: Label, namespace: Callable[[str], int | None]) -> Sc
         return namespace(label) if isinstance(label, str) else None
     if name == "protocol":
         return label.lower() if isinstance(label, str) and label.lower() in PROTOCOLS else None
-    return label if name in NARROWING and label else None
-
-
-def written(filters: Mapping[str, Scalar]) -> str:
-    """The filters as people write them. No address is cut: half of one is nobody's, and would not be redacted."""
-    return " ".join(f"{name}={figure.safe(value, MAX_VALUE)}" for name, value in filters.items())
+    return label if name in (*NARROWING, "reason") and label else None
 
 
 def _of_tables(probe: ProbeState, rule: Escalation) -> Iterator[Crossing]:

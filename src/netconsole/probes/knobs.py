@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from netconsole.base.checker import shown
+from netconsole.base.figure import safe
 from netconsole.telemetry.frames import Scalar
-from netconsole_collector.probe import ends
+from netconsole_collector.probe import drop_filter, ends
 
-FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac")
+FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac", "reason")
 """Knobs that a profile may set for all probes at once."""
 PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6", "sctp")
 MAX_DEVICE_BYTES = 15
@@ -20,6 +21,8 @@ DEVICES_SUFFIX = "_devices"
 """A knob that ends so is a set of devices: names, prefixes (vnet*) and kinds (kind:tap), apart by blanks."""
 MAX_DEVICE_PATTERNS = 4
 """Of one set: NC_PATTERNS of probes/common/devices.h."""
+MAX_FILTER = 120
+"""Characters of a value: the longest two IPv6 addresses with their directions have 100."""
 MAX_EVENTS_PER_S = 100_000
 """More sampled events than this are not a sample any more: they cost what the aggregates were made to save."""
 
@@ -51,6 +54,7 @@ _HINTS = {
     "vlan": "id of the outer tag; 0: all",
     "ethertype": "number, after VLAN tags: 2054 is ARP; 0: all",
     "mac": "MAC address of either end, such as 02:00:5e:00:53:01; empty: all",
+    "reason": "A,B: only these drop reasons; not:A,B: all others; empty: all",
     "events_per_s": "budget of sampled events in mode details",
     "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
     "seen_pct": "percent of the time in which the probe is attached; 100: always",
@@ -58,6 +62,7 @@ _HINTS = {
     "threshold_us": "only events that take longer, microseconds; counts hold all",
 }
 _DEVICE_SET = f"at most {MAX_DEVICE_PATTERNS} names, prefixes or kinds of interfaces: vnet* eth0 kind:tap"
+_REASONS = f"at most {drop_filter.MAX_REASONS} drop reasons, such as NO_SOCKET,NETFILTER_DROP or not:NO_SOCKET"
 _MAX_NUMBER = 2**53
 """Beyond it a JSON number is no longer exact."""
 
@@ -97,6 +102,16 @@ def changed(knobs: Mapping[str, Scalar], defaults: Mapping[str, Scalar]) -> dict
     return {name: value for name, value in knobs.items() if value != defaults.get(name)}
 
 
+def filters_set(knobs: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
+    """The filters among these knobs that keep something out."""
+    return {name: knobs[name] for name in FILTERS if knobs.get(name)} if knobs else {}
+
+
+def filters_text(filters: Mapping[str, object]) -> str:
+    """Filters as people write them. No address is cut: half of one is nobody's, and would not be redacted."""
+    return " ".join(f"{name}={safe(value, MAX_FILTER)}" for name, value in filters.items())
+
+
 def _expected(knob: str, value: object, default: Scalar) -> str | None:
     if knob in _INTEGERS:
         low, high = _INTEGERS[knob]
@@ -115,6 +130,8 @@ def _expected(knob: str, value: object, default: Scalar) -> str | None:
         return None if _is_protocol(value) else f"{', '.join(PROTOCOLS)} or a number from 0 to 255"
     if knob == "mac":
         return None if _is_mac(value) else "a MAC address, such as 02:00:5e:00:53:01"
+    if knob == "reason":
+        return None if _are_reasons(value) else _REASONS
     if knob.endswith(DEVICES_SUFFIX):
         return None if _is_device_set(value) else _DEVICE_SET
     if isinstance(default, bool):
@@ -184,6 +201,15 @@ def _is_mac(value: object) -> bool:
     return isinstance(value, str) and (
         not value or re.fullmatch("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", value) is not None
     )
+
+
+def _are_reasons(value: object) -> bool:
+    """Whether the kernel has these reasons is the collector's to say: it knows that kernel."""
+    try:
+        drop_filter.parse(value)
+    except drop_filter.ReasonError:
+        return False
+    return True
 
 
 def _is_protocol(value: object) -> bool:

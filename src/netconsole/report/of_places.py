@@ -9,8 +9,8 @@ from netconsole.compare.document import Comparison
 from netconsole.findings.places_of_snapshot import places_of
 from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Heading, Note, ReportBlock, TextTable
-from netconsole.snapshot.balance import balance_sums
-from netconsole.snapshot.document import Snapshot
+from netconsole.snapshot.balance import SEEN_BY, balance_sums
+from netconsole.snapshot.document import MEASURED, Snapshot
 
 MAX_PLACES = 30
 """The JSON document has all."""
@@ -48,6 +48,10 @@ def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
     if sums.lost:
         seen, lost = figure.number(sums.seen_pct), figure.count(sums.lost)
         yield Note(f"Probes saw {seen} % of the {lost} packets that the kernel itself counts as lost.")
+    drops = snapshot.probes.get(SEEN_BY)
+    if drops is not None and drops.status not in MEASURED:
+        why = f" ({drops.why})" if drops.why else ""
+        yield Note(f"{SEEN_BY} was not attached at the end{why}: what was lost without it is unexplained.")
     if sums.hidden:
         yield Note(
             f"The kernel counts {figure.count(sums.hidden)} more lost packets. The filter by {', '.join(sums.filters)} "

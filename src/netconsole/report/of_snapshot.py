@@ -7,6 +7,7 @@ from typing import Any
 
 from netconsole.base import figure
 from netconsole.findings.of_snapshot import value_at
+from netconsole.probes.knobs import filters_text
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
 from netconsole.report.blocks import (
@@ -136,6 +137,8 @@ def _cannot_see(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterat
 def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest | None) -> list[ReportBlock]:
     title = f"{manifest.title} ({name})" if manifest else name
     blocks: list[ReportBlock] = [Heading(title)]
+    if probe.filters:
+        blocks.append(Note(f"Only what passes the filter {filters_text(probe.filters)}."))
     at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
     unseen_alone = not any(probe.ledger.get(entry) for entry in LEDGER_COUNTS if entry != UNSEEN)
     if probe.counters:
@@ -172,7 +175,7 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
             )
         )
     blocks += samples(probe.events)
-    if len(blocks) == 1:
+    if all(isinstance(one, (Heading, Note)) for one in blocks):
         blocks.append(Note("The probe ran and counted nothing."))
     return blocks
 

@@ -10,6 +10,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import Event
 from typing import Protocol
 
 from netconsole.base import figure
@@ -23,7 +24,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Recorder
 from netconsole.run.stop import Interrupted, Stop, signals
-from netconsole.session.protocol import News, Recordable, Session
+from netconsole.session.protocol import News, ReadsWhole, Recordable, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
@@ -66,8 +67,10 @@ def measure(
         session.start()
         if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
-        # Begin and end with whole intervals, so that everything in between is counted exactly.
-        _next_interval(session, stop, interval_s)
+        # Begin and end with whole intervals, so that everything in between is counted exactly. Begin with a reading of
+        # everything, or the first one of what is read less often would have losses of before.
+        whole = session.read_whole() if isinstance(session, ReadsWhole) else None
+        _next_interval(session, stop, interval_s, whole)
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
         _say_refused(session)
@@ -163,10 +166,14 @@ def _say_refused(session: Session) -> bool:
     return not own or any(own)
 
 
-def _next_interval(session: Session, stop: Stop, interval_s: float) -> None:
-    """Wait for the end of the current interval."""
+def _next_interval(session: Session, stop: Stop, interval_s: float, read: Event | None = None) -> None:
+    """Wait for the end of the current interval, and until ``read`` is set."""
     before = _closed(session)
-    stop.wait(lambda: _closed(session) > before, LAST_INTERVAL_LIMIT_S + interval_s - 1, stoppable=False)
+
+    def has_ended() -> bool:
+        return _closed(session) > before and (read is None or read.is_set())
+
+    stop.wait(has_ended, LAST_INTERVAL_LIMIT_S + interval_s - 1, stoppable=False)
 
 
 def _leading(state: State) -> tuple[int, int, int]:

@@ -197,6 +197,10 @@ class LiveSession:
             return commands.done()
         return self._ask_to_load(request, why)
 
+    def read_whole(self) -> threading.Event:
+        """See :class:`netconsole.session.protocol.ReadsWhole`."""
+        return self._sources.read_whole()
+
     def sample_often(self, is_often: bool) -> None:
         """See :class:`netconsole.session.protocol.Governable`. A collector that is started again keeps to it."""
         self._is_often = is_often

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from threading import Event
 from typing import Literal, Protocol, runtime_checkable
 
 from netconsole.probes.request import ProbeRequest
@@ -141,6 +142,14 @@ class Sink(Protocol):
 
     def take(self, state: State, batch: Sequence[AnyFrame]) -> None:
         """Take a batch just before it is applied to ``state``. Runs under the session's lock: be short, never fail."""
+
+
+@runtime_checkable
+class ReadsWhole(Protocol):
+    """A session with sources of which some are read less often than others."""
+
+    def read_whole(self) -> Event:
+        """Read everything once in the next interval. Set when that was delivered."""
 
 
 @runtime_checkable

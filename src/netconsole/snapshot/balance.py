@@ -13,9 +13,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from netconsole.probes.knobs import FILTERS
+from netconsole.probes.knobs import filters_set
 from netconsole.snapshot.document import BalanceData, ProbeData
+from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.state import State
+from netconsole_collector.probe import drop_filter
 
 StagePlace: TypeAlias = tuple[str | None, str | None]
 """Device and network namespace; None: the stage has no such thing."""
@@ -112,13 +114,13 @@ def balance_sums(rows: Sequence[BalanceData]) -> BalanceSums:
     return BalanceSums(lost - hidden, unexplained - hidden, hidden, filters)
 
 
-def filters_of(state: State) -> tuple[str, ...]:
-    """The filters that are set for kernel_drops, as ``netns``."""
+def filters_of(state: State) -> dict[str, Scalar]:
+    """The filters that are set for kernel_drops, as ``netns``, and to what."""
     drops = state.probes.get(SEEN_BY)
-    return tuple(name for name in FILTERS if drops.knobs.get(name)) if drops is not None and drops.knobs else ()
+    return filters_set(drops.knobs) if drops is not None else {}
 
 
-def balance(probes: Mapping[str, ProbeData], filters: Sequence[str] = ()) -> list[BalanceData]:
+def balance(probes: Mapping[str, ProbeData], filters: Mapping[str, Scalar] | None = None) -> list[BalanceData]:
     """The balance of a snapshot. Where kernel_drops counts without rows (mode counters), nothing can be said."""
     drops = probes.get(SEEN_BY)
     if drops is not None and drops.mode == "counters":
@@ -126,7 +128,7 @@ def balance(probes: Mapping[str, ProbeData], filters: Sequence[str] = ()) -> lis
     return balance_of(lambda probe, table: _rows(probes, probe, table), filters)
 
 
-def balance_of(rows: RowsOf, filters: Sequence[str] = ()) -> list[BalanceData]:
+def balance_of(rows: RowsOf, filters: Mapping[str, Scalar] | None = None) -> list[BalanceData]:
     """A row for each place of a stage where the kernel counted a loss, the largest unexplained loss first.
 
     ``filters`` are those that are set for kernel_drops.
@@ -181,12 +183,26 @@ def _explain_refused(found: list[BalanceData], rows: RowsOf) -> None:
             found[number] = msgspec.structs.replace(row, unexplained=rest, coverage_pct=coverage)
 
 
-def _hiding(row: BalanceData, filters: Sequence[str], seen: Mapping[str, set[Any]]) -> list[str]:
-    """The filters that may hide packets of this row: not one that lets rows of its own device or namespace through."""
+def _hiding(row: BalanceData, filters: Mapping[str, Scalar], seen: Mapping[str, set[Any]]) -> list[str]:
+    """The filters that may hide packets of this row: not one that lets rows of its own device or namespace through.
+
+    Nor one that lets all of its reasons through, where these alone make the loss.
+    """
     if not row.unexplained:
         return []
     own = {"device": row.device, "netns": row.netns}
-    return [name for name in filters if own.get(name) is None or own[name] not in seen[name]]
+    passed = {name for name, value in own.items() if value is not None and value in seen[name]}
+    stage = next(one for one in STAGES if one.name == row.stage)
+    if not stage.locations and _are_passed(stage.reasons, filters.get("reason", "")):
+        passed.add("reason")
+    return [name for name in filters if name not in passed]
+
+
+def _are_passed(reasons: Sequence[str], wanted: Scalar) -> bool:
+    try:
+        return all(map(drop_filter.parse(wanted).passes, reasons))
+    except drop_filter.ReasonError:  # of a recording: nobody has checked it
+        return False
 
 
 def _is_of(stage: Stage, row: Mapping[str, Any]) -> bool:

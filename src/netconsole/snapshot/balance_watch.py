@@ -1,4 +1,4 @@
-"""The balance of a live session: what was lost since the probe of drops began, up to now."""
+"""The balance of a live session: what was lost since the probe of drops began, or its filters changed, up to now."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from netconsole.snapshot.balance import SEEN_BY, STAGES, balance_of, filters_of
 from netconsole.snapshot.document import BalanceData
+from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
 
@@ -27,6 +28,7 @@ class BalanceWatch:
     def __init__(self) -> None:
         self._start: _Totals = {}
         self._is_seen = False
+        self._filters: dict[str, Scalar] = {}
         self._at_ns = 0
         self._began = 0
 
@@ -38,6 +40,8 @@ class BalanceWatch:
         self._at_ns = at_ns
         drops = state.probes.get(SEEN_BY)
         is_seen = drops is not None and drops.measuring and bool(drops.counters)
+        if is_seen and (filters := filters_of(state)) != self._filters:  # what one has hidden, another cannot tell
+            self._filters, self._is_seen = filters, False
         if is_seen and not self._is_seen:
             self._start, self._began = _totals(state), state.collector.intervals
         elif is_seen and 0 <= state.collector.intervals - self._began < BEGINS_AFTER:

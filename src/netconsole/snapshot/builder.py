@@ -16,7 +16,7 @@ from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.session.protocol import LineState
-from netconsole.snapshot.balance import balance, filters_of
+from netconsole.snapshot.balance import SEEN_BY, balance, filters_of
 from netconsole.snapshot.document import (
     SCHEMA,
     HostData,
@@ -33,6 +33,8 @@ from netconsole.snapshot.of_probe import (
     has_gone_back,
     probe_data,
     probe_totals,
+    tables_since,
+    totals_before,
 )
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.source import SourceState
@@ -52,6 +54,9 @@ class Totals:
     probes: Mapping[str, ProbeTotals] = field(default_factory=dict)
     closed_ns: Mapping[str, int | None] = field(default_factory=dict)
     """When the last interval of each source ended. Sources are not read at the same time."""
+    seen_before: ProbeTotals | None = None
+    """What the probe of drops had counted an interval earlier. The balance begins there: the kernel's own counters were
+    read since, and must not have a loss that the probe saw before its begin."""
 
 
 def totals(state: State) -> Totals:
@@ -67,6 +72,7 @@ def totals(state: State) -> Totals:
         {name: source.cpu_ns for name, source in state.sources.items()},
         {name: probe_totals(probe) for name, probe in state.probes.items()},
         {name: source.closed_mono_ns for name, source in state.sources.items()},
+        totals_before(drops) if (drops := state.probes.get(SEEN_BY)) is not None and drops.measuring else None,
     )
 
 
@@ -91,6 +97,7 @@ def build(
     duration_ns = max(0, mono_ns - since.mono_ns)
     is_new = state.collector.restarts != since.restarts
     probes = {}
+    seen: dict[str, ProbeData] = {}
     for name, probe in state.probes.items():
         fresh = COLLECTOR_RESTARTED if is_new and probe.source == "collector" else None
         start = since.probes.get(name, NOTHING) if fresh is None else NOTHING
@@ -98,6 +105,9 @@ def build(
         if fresh is None and has_gone_back(probe, start):
             start, fresh = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={}), PROBE_RESTARTED
         probes[name] = probe_data(probe, manifests.get(name), start, span_ns, fresh)
+        if name == SEEN_BY:  # also what it saw before it was detached
+            begin = start if fresh is not None else since.seen_before or start
+            seen[name] = ProbeData(status=probe.status, mode=probe.mode, tables=tables_since(probe, begin))
     return Snapshot(
         schema=SCHEMA,
         created=utc(wall_ns or time.time_ns()),
@@ -109,7 +119,7 @@ def build(
         note=note,
         probes=probes,
         incidents=None if incidents is None else [_timed(one, wall_ns) for one in incidents],
-        balance=balance(probes, filters_of(state)),
+        balance=balance({**probes, **seen}, filters_of(state)),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),

@@ -117,6 +117,8 @@ class ProbeData(msgspec.Struct, frozen=True):
     mode: Literal["counters", "summary", "details"] = "summary"
     version: int | None = None
     attach: list[str] = []
+    filters: dict[str, SnapshotValue] | None = None
+    """Knobs that narrowed it at the end of the measurement, as ``reason``. null: not known."""
     counters: dict[str, Counter] = {}
     tables: dict[str, list[dict[str, SnapshotValue]]] = {}
     columns: dict[str, TableColumns] = {}

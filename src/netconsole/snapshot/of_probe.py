@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from netconsole.probes.knobs import filters_set
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import Polarity
 from netconsole.snapshot.document import (
@@ -70,6 +71,21 @@ def probe_totals(probe: ProbeState) -> ProbeTotals:
     )
 
 
+def totals_before(probe: ProbeState) -> ProbeTotals:
+    """The totals when its last interval began, of its rows."""
+    now = probe_totals(probe)
+    rows = dict(now.rows)
+    for table in probe.tables.values():
+        for row in table.moving():
+            rows[table.name, row.key] = {name: one.total - (one.delta or 0) for name, one in row.counts.items()}
+    return replace(now, rows=rows)
+
+
+def tables_since(probe: ProbeState, start: ProbeTotals) -> dict[str, list[dict[str, SnapshotValue]]]:
+    """The rows of its tables that have counted something since ``start``."""
+    return {table.name: _rows(table, start) for table in probe.tables.values()}
+
+
 def probe_data(
     probe: ProbeState, manifest: Manifest | None, start: ProbeTotals, duration_ns: int, restarted: str | None
 ) -> ProbeData:
@@ -90,6 +106,7 @@ def probe_data(
         mode=probe.mode,
         version=manifest.version if manifest else None,
         attach=list(probe.attach),
+        filters=dict(filters_set(probe.knobs)),
         counters={
             name: _counter(
                 name,
@@ -100,7 +117,7 @@ def probe_data(
             )
             for name, counter in probe.counters.items()
         },
-        tables={table.name: _rows(table, start) for table in probe.tables.values()},
+        tables=tables_since(probe, start),
         columns={table.name: _columns(table, manifest) for table in probe.tables.values()},
         histograms={group.name: _histogram(group, manifest, start) for group in probe.histograms.values()},
         events=_events(probe, start),

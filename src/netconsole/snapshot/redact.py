@@ -108,7 +108,7 @@ class Redactor:
         for name in ("governor", "incidents", "ping", "balance", "drop_places"):
             document[name] = self._record(document[name])
         for probe in document["probes"].values():
-            for name in ("why", "attach", "tables", "events", "cost"):
+            for name in ("why", "attach", "filters", "tables", "events", "cost"):
                 if name in probe:
                     probe[name] = self._any(probe[name])
             for histogram in probe.get("histograms", {}).values():
@@ -137,7 +137,7 @@ class Redactor:
             self._learn_labels({"device": stage.device, "netns": stage.netns}, anywhere)
         for name, probe in snapshot.probes.items():
             own = _SecretLabels.union(*([secret[name]] if name in secret else []))
-            for rows in (*probe.tables.values(), probe.events):
+            for rows in (*probe.tables.values(), probe.events, [probe.filters or {}]):
                 for row in rows:
                     self._learn_labels(row, own)
             for histogram in probe.histograms.values():

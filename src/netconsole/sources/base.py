@@ -60,6 +60,8 @@ class FrameMaker:
         self._target = target
         self._numbers = itertools.count(1) if numbers is None else numbers
         self.interval_ns = 1_000_000_000
+        self.is_whole = False
+        """This reading has to have everything: also what is read less often."""
         self.mono_ns, self.wall_ns, self._there_ns = target.now()
 
     def tick(self) -> None:

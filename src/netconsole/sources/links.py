@@ -67,7 +67,7 @@ class Links:
 
     def _read(self, held: list[OpenNamespace[NamespaceLinks]], make: FrameMaker) -> list[SourceRow]:
         self._wait -= 1
-        with_qdiscs = self._wait <= 0
+        with_qdiscs = self._wait <= 0 or make.is_whole
         qdiscs_s = 0.0
         read: list[OpenNamespace[NamespaceLinks]] = []
         self._target.ahead(question for one in held for question in one.thing.questions(with_qdiscs))

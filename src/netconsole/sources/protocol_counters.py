@@ -137,7 +137,7 @@ class ProtocolCounters:
 
     def _read_others(self, make: FrameMaker) -> None:
         self._wait -= 1
-        if self._wait > 0:
+        if self._wait > 0 and not make.is_whole:
             return
         began = self._target.cpu_s()
         files = (*PAIRED, *SINGLE, CONNTRACK)

@@ -57,6 +57,7 @@ class SourceRunner:
         self._sources = [(request, self._made(request)) for request in requests if request.source in FACTORIES]
         self._more: SimpleQueue[ProbeRequest] = SimpleQueue()
         self._failing: dict[str, str] = {}
+        self._whole: SimpleQueue[threading.Event] = SimpleQueue()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
 
@@ -67,6 +68,12 @@ class SourceRunner:
     def add(self, request: ProbeRequest) -> None:
         """Read one more source from the next interval on. Its status says whether that worked."""
         self._more.put(request)
+
+    def read_whole(self) -> threading.Event:
+        """Read everything once in the next interval, also what is read less often. Set when that was delivered."""
+        done = threading.Event()
+        self._whole.put(done)
+        return done
 
     def set_mode(self, name: str, mode: Mode) -> bool:
         """Change the mode of a source from its next reading on, and say so in its status. False: it has only one."""
@@ -88,6 +95,8 @@ class SourceRunner:
         try:
             while not self._stop.is_set():
                 batch: list[AnyFrame] = []
+                asked = [self._whole.get() for _ in range(self._whole.qsize())]
+                self._make.is_whole = bool(asked)
                 try:
                     if self._target.begin():
                         opened = self._opened_again()
@@ -103,6 +112,8 @@ class SourceRunner:
                         batch += self._all_failed(opened, error)
                 batch.append(self._make.cost(self._own.usage()))
                 self._deliver(batch)
+                for done in asked:
+                    done.set()
                 # A reading that is late is skipped: the next one is due at the next full interval.
                 now = time.monotonic()
                 due += self._interval_s * (1 + int((now - due) / self._interval_s))

@@ -3,21 +3,21 @@
 import ipaddress
 import re
 import struct
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from netconsole_collector.probe import ends
+from netconsole_collector.probe import drop_filter, ends
 
-CONFIG_BYTES = 232
-_LAYOUT = struct.Struct("=II16s16s16sHBBHH8sQQQQQQ4Q16s16sH6x16s16sH6x")
+CONFIG_BYTES = 264
+_LAYOUT = struct.Struct("=II16s16s16sHBBHH8sQQQQQQ4Q16s16sH6x16s16sH6x8I")
 EMPTY_BUDGET = bytes(8)
 """The value of nc_arrival (events.h) that makes a new budget count at once."""
 
 (
     F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER,
-    F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE, F_MAC, F_RESTS,
-) = (1 << bit for bit in range(15))  # fmt: skip
+    F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE, F_MAC, F_RESTS, F_REASON, F_NOT_REASON,
+) = (1 << bit for bit in range(17))  # fmt: skip
 
-FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac")
+FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac", "reason")
 SEEN_PCT = "seen_pct"
 """The knob that says for which share of the time the probe is attached. Where a probe lacks it: always."""
 COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in", SEEN_PCT)
@@ -74,11 +74,19 @@ def own_names(knobs: Dict[str, Any]) -> List[str]:
     return [name for name in knobs if name not in COMMON and not name.endswith("_devices")]
 
 
-def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0, rests: bool = False) -> bytes:
+def pack(
+    mode: str,
+    knobs: Dict[str, Any],
+    bound_pct: float = 0,
+    rests: bool = False,
+    reasons: Optional[Dict[str, str]] = None,
+) -> bytes:
     """The bytes of struct nc_config.
 
     A budget of 0 events is no details: the exact counts go on. ``bound_pct``: what runs may take in mode details,
-    percent of one core; 0: no bound. ``rests``: they do nothing. Raises KnobError.
+    percent of one core; 0: no bound. ``rests``: they do nothing. ``reasons``: drop reasons of the running kernel, as
+    drop_reasons.from_btf has them; None: not known yet, and with a filter by reason they do nothing until they are.
+    Raises KnobError.
     """
     if mode not in MODES:
         raise KnobError("mode {!r}: expected {}".format(mode, " or ".join(MODES)))
@@ -99,6 +107,8 @@ def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0, rests: bool = F
     flags |= (F_VLAN if vlan else 0) | (F_ETHERTYPE if ethertype else 0)
     mac = _mac(knobs.get("mac"))
     flags |= F_MAC if mac else 0
+    wanted, numbers = _reasons(knobs.get("reason"), reasons)
+    flags |= (F_REASON if wanted.names else 0) | (F_NOT_REASON if wanted.is_without else 0)
     threshold_ns = int(_real(knobs, "threshold_us") * _NS_PER_US)
     flags |= F_THRESHOLD if threshold_ns else 0
     events_per_s = _real(knobs, "events_per_s")
@@ -106,7 +116,7 @@ def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0, rests: bool = F
     flags |= F_DETAILS if mode == "details" and events_per_s else 0
     flags |= F_COUNTERS if mode == "counters" else 0
     rows_runs = _runs(_real(knobs, "rows_per_s"))
-    flags |= F_RESTS if rests else 0
+    flags |= F_RESTS if rests or (wanted.names and reasons is None) else 0
     flags |= F_BREAKER if flags & F_DETAILS or rows_runs else 0
     burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / _BURST_SHARE)))
     own = [_own(name, knobs[name]) for name in own_names(knobs)]
@@ -135,6 +145,7 @@ def pack(mode: str, knobs: Dict[str, Any], bound_pct: float = 0, rests: bool = F
         _port(ports.first),
         *_network(addresses.second),
         _port(ports.second),
+        *numbers,
     )
 
 
@@ -181,6 +192,17 @@ def _ends(knobs: Dict[str, Any], name: str) -> ends.FlowEnds:
         return ends.parse(value)
     except ends.EndsError:
         raise KnobError("knob {}: expected one, A,B or from:A,to:B".format(name)) from None
+
+
+def _reasons(value: Any, known: Optional[Dict[str, str]]) -> Tuple[drop_filter.ReasonFilter, List[int]]:
+    """The filter, and as many numbers as there is room for: the first one again and again. Zeros: none, or unknown."""
+    try:
+        wanted = drop_filter.parse(value or "")
+        found = drop_filter.numbers(wanted, known) if known is not None else []
+    except drop_filter.ReasonError as error:
+        raise KnobError("knob reason: {}".format(error)) from None
+    found = found or [0]
+    return wanted, found + found[:1] * (drop_filter.MAX_REASONS - len(found))
 
 
 def _network(value: str) -> List[bytes]:

@@ -51,7 +51,8 @@ class RunningProbe:
         ]
         self._never_ran: List[Json] = answer["missing"]
         self._maps = ProbeMaps(answer["maps"])
-        self._labels = Labeller(lookups, DropReasons(answer["names"].get("drop_reason", {})))
+        self._drop_reasons: Dict[str, str] = answer["names"].get("drop_reason", {})
+        self._labels = Labeller(lookups, DropReasons(self._drop_reasons))
         self._tables: List[TableReader] = []
         self._histograms: List[Union[HistogramReader, CpuHistogramReader]] = []
         self._records: List[RecordReader] = []
@@ -101,7 +102,7 @@ class RunningProbe:
         modes = self.spec["probe"].get("modes", ["summary"])
         if mode not in modes:
             raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
-        raw = config.pack(mode, knobs, self.bound_pct)
+        raw = config.pack(mode, knobs, self.bound_pct, reasons=self._drop_reasons)
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         if self._is_resting and _may_rest(mode, knobs):
@@ -179,7 +180,7 @@ class RunningProbe:
         """From here on, all of its programs see what happens. Raises OSError."""
         if self._is_resting:
             self._maps.write(RESUMED, struct.pack("=Q", mono_ns()))
-            raw = config.pack(self.mode, self.knobs, self.bound_pct)
+            raw = config.pack(self.mode, self.knobs, self.bound_pct, reasons=self._drop_reasons)
             self._maps.write("nc_config", raw)
             self._detach_others(self.mode)
             self._awake()
@@ -194,7 +195,7 @@ class RunningProbe:
 
     def _at_rest(self, knobs: Json) -> bytes:
         """What its programs are told while it rests."""
-        return config.pack(COUNTERS, knobs, rests=not self._counts_at_rest)
+        return config.pack(COUNTERS, knobs, rests=not self._counts_at_rest, reasons=self._drop_reasons)
 
     def _goes_on(self, program: AttachedProgram) -> bool:
         """Whether a program stays attached while the probe rests."""

@@ -14,8 +14,9 @@ from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.snapshot import builder
-from netconsole.snapshot.balance_watch import BalanceWatch
+from netconsole.snapshot.balance_watch import BEGINS_AFTER, BalanceWatch
 from netconsole.snapshot.document import BalanceData, DropPlaceData
+from netconsole.telemetry.frames import Scalar
 from tests.live.probes.test_protocol_losses import GROUPS, prepared, provoke
 from tests.support.live.network import Namespace, SleepingReceiver, Wire, send_frames, send_udp
 
@@ -80,6 +81,13 @@ class Balanced:
         self.settle()
         with self.session.view() as state:
             self._since = builder.totals(state)
+
+    def filter(self, **knobs: Scalar) -> None:
+        """Change the filters, and wait until the balance has begun anew."""
+        self.session.set("kernel_drops", knobs=knobs).result(LIMIT_S)
+        for _ in range(BEGINS_AFTER):
+            self.settle()
+        self.begin()
 
     def since_start(self) -> None:
         with self.session.view() as state:
@@ -238,17 +246,26 @@ def test_it_is_open_by_what_a_filter_hides_and_by_all_when_the_probe_is_detached
     first = lossy.fill_sockets()
     balanced.since_start()
     balanced.row(stage, None, place, sum(first))
-    balanced.session.set("kernel_drops", knobs={"port": lossy.receivers[0].port}).result(LIMIT_S)
-    balanced.begin()
+    balanced.filter(port=lossy.receivers[0].port)
     then = lossy.fill_sockets()
     shown, hidden = (now - before for now, before in zip(then, first, strict=True))
     row = balanced.row(stage, None, place, shown + hidden)
     assert row.unexplained == hidden > 0, row
     assert row.coverage_pct == round(100.0 * shown / (shown + hidden), 3) < CLOSED_PCT
+    balanced.filter(port=0, reason="not:SOCKET_RCVBUFF")
+    without = lossy.fill_sockets()
+    lost = sum(without) - sum(then)
+    row = balanced.row(stage, None, place, lost)
+    assert (row.unexplained, row.coverage_pct, row.hidden_by) == (lost, 0.0, ["reason"])
+    balanced.filter(reason="SOCKET_RCVBUFF,NO_SOCKET")
+    then = lossy.fill_sockets()
+    seen = sum(then) - sum(without)
+    row = balanced.row(stage, None, place, seen)
+    assert (row.unexplained, row.coverage_pct) == (0, 100.0)
     balanced.session.unload("kernel_drops").result(LIMIT_S)
     balanced.begin()
     lost = sum(lossy.fill_sockets()) - sum(then)
     row = balanced.row(stage, None, place, lost)
     assert (row.unexplained, row.coverage_pct) == (lost, 0.0)
     told = balanced.told(stage, place)
-    assert (told.dropped, told.unexplained) == (sum(then) + lost, hidden + lost), "since the probe began"
+    assert (told.dropped, told.unexplained) == (seen + lost, lost), "since the filters changed"

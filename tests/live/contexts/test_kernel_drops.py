@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from netconsole_collector.probe.config import KnobError
 from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import Members, enumerator
 from tests.support.live.contexts.packets import ARP, IPV4, IPV6, TCP, VLAN, Flow, MadeUpHost
@@ -181,6 +182,52 @@ def test_filters_let_pass_what_they_name_and_nothing_else(load: Load) -> None:
     assert sum(host.rows("reason").values()) == counted - unlisted
     ledger = probe.ledger()
     assert ledger["unlisted"] == unlisted and "unaccounted" not in ledger
+
+
+BY_REASON = (
+    ("NO_SOCKET", {"NO_SOCKET"}),
+    ("not:NO_SOCKET", {"QDISC_DROP", "XDP", "NOT_SPECIFIED"}),
+    ("qdisc_drop, XDP", {"QDISC_DROP", "XDP"}),
+    ("not:QDISC_DROP,XDP,NOT_SPECIFIED", {"NO_SOCKET"}),
+    ("TCP_CSUM", set[str]()),
+    ("", {"NO_SOCKET", "QDISC_DROP", "XDP", "NOT_SPECIFIED"}),
+)
+
+
+@pytest.mark.proves("kernel_drops", "knobs.reason")
+@pytest.mark.parametrize("mode", ["summary", "details", "counters"])
+def test_a_filter_of_reasons_counts_them_and_no_other(load: Load, mode: str) -> None:
+    """Of either version of IP; on the running probe, and together with another filter."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    packets = [host.packet(flow, host.eth0) for flow in (Flow(), Flow("2001:db8::1", "2001:db8::2", protocol=TCP))]
+    for text, wanted in BY_REASON:
+        probe.set(mode, reason=text, protocol="")
+        for why in ("NO_SOCKET", "QDISC_DROP", "XDP", "NOT_SPECIFIED"):
+            before = probe.running._maps["nc_counters"].sum_of(0)
+            for skb in packets:
+                host.drop(skb, why)
+            assert probe.running._maps["nc_counters"].sum_of(0) - before == (2 if why in wanted else 0), (text, why)
+    probe.set(mode, reason="XDP", protocol="tcp")
+    before = probe.running._maps["nc_counters"].sum_of(0)
+    for skb in packets:
+        for why in ("XDP", "NO_SOCKET"):
+            host.drop(skb, why)
+    assert probe.running._maps["nc_counters"].sum_of(0) - before == 1
+    listed = {"NO_SOCKET": 6, "QDISC_DROP": 6, "XDP": 7, "NOT_SPECIFIED": 4}
+    assert host.rows("reason") == (listed if mode != "counters" else {})
+    assert "unaccounted" not in probe.ledger()
+
+
+def test_a_reason_that_this_kernel_does_not_have_changes_nothing(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    probe.set("summary", reason="XDP")
+    with pytest.raises(KnobError, match="this kernel has no drop reason XPD: did you mean XDP"):
+        probe.set("summary", reason="XPD")
+    for why in ("XDP", "NO_SOCKET"):
+        host.drop(host.packet(Flow(), host.eth0), why)
+    assert host.rows("reason") == {"XDP": 1}
 
 
 @pytest.mark.proves("kernel_drops", "ledger.{map_full,parse_failed}")

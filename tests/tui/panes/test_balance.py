@@ -47,6 +47,11 @@ class Played:
         self._session.play(made.end())
         self._watch.update(self._session.state)
 
+    def settle(self) -> None:
+        """Intervals in which the kernel's counters still begin anew, after a change of the filters."""
+        for _ in range(BEGINS_AFTER):
+            self.lose(0)
+
     def says(self, state: str, **more: Any) -> None:
         self._session.play(Scenario().status(DROPS, state, **more))
 
@@ -57,10 +62,19 @@ class Played:
         rows = [one.cells for one in block.rows(scene)]
         return block.title(scene), {one["stage"].text: tuple(one[name].text for name in columns) for one in rows}
 
-    def written(self) -> dict[str, tuple[int, int, float | None]]:
+    def narrowed_to(self) -> dict[str, Any] | None:
+        """The filters that a snapshot has."""
+        state = self._session.state
+        return builder.build(state, MANIFESTS, PROFILE, builder.totals_at_start(state)).probes[DROPS].filters
+
+    def mark(self) -> builder.Totals:
+        """What a snapshot that begins now counts from."""
+        return builder.totals(self._session.state)
+
+    def written(self, since: builder.Totals | None = None) -> dict[str, tuple[int, int, float | None]]:
         """What a snapshot has: packets lost, unexplained and coverage."""
         state = self._session.state
-        taken = builder.build(state, MANIFESTS, PROFILE, builder.totals_at_start(state))
+        taken = builder.build(state, MANIFESTS, PROFILE, since or builder.totals_at_start(state))
         return {one.stage: (one.dropped, one.unexplained, one.coverage_pct) for one in taken.balance or []}
 
 
@@ -80,18 +94,47 @@ def test_it_opens_by_what_is_lost_while_the_probe_is_detached() -> None:
     played.lose(0, qdisc_drops=SOME)
     title, rows = played.shown()
     assert rows == {"qdisc": ("!", figure.count(1000), "500", "50")}
-    assert title == "Balance · probes saw 50 % of what the kernel counts as lost"
-    assert played.written() == {"qdisc": (2 * SOME, 2 * SOME, 0.0)}, "a snapshot has no rows of a probe that is off"
+    assert title == "Balance · probes saw 50 % of what the kernel counts as lost · kernel_drops is not attached now"
+    assert played.written() == {"qdisc": (2 * SOME, SOME, 50.0)}, "what it saw before was seen"
 
 
 def test_what_a_filter_hides_is_told_with_the_filter() -> None:
     played = Played()
     played.says("attached", knobs={"protocol": "tcp"})
+    played.settle()
     played.lose(100, qdisc_drops=SOME)
     title, rows = played.shown()
     assert rows == {"qdisc": ("?", "500", "filtered", "20")}
     assert title.endswith("the filter by protocol hides 400")
     assert played.written() == {"qdisc": (SOME, 400, 20.0)}
+
+
+def test_it_opens_by_a_reason_that_is_filtered_out_and_begins_anew_when_the_filter_goes() -> None:
+    played = Played()
+    played.lose(SOME, qdisc_drops=SOME)
+    played.says("attached", knobs={"reason": "not:QDISC_DROP"})
+    played.settle()
+    played.lose(0, qdisc_drops=300)
+    title, rows = played.shown()
+    assert rows == {"qdisc": ("?", "300", "filtered", "0")}
+    assert title.endswith("the filter by reason hides 300")
+    assert played.narrowed_to() == {"reason": "not:QDISC_DROP"}
+    played.says("attached", knobs={"reason": ""})
+    played.settle()
+    played.lose(SOME, qdisc_drops=SOME)
+    assert played.shown()[1] == {"qdisc": ("ok", "500", "0", "100")}
+
+
+def test_a_snapshot_is_closed_though_the_kernel_s_counters_are_read_after_its_begin() -> None:
+    played = Played()
+    played.lose(SOME, qdisc_drops=SOME)
+    played.lose(SOME)
+    since = played.mark()
+    played.lose(0, qdisc_drops=SOME)
+    assert played.written(since) == {"qdisc": (SOME, 0, 100.0)}
+    since = played.mark()
+    played.lose(0, qdisc_drops=SOME)
+    assert played.written(since) == {"qdisc": (SOME, SOME, 0.0)}, "the last interval had no loss that was seen"
 
 
 def test_a_loss_that_only_the_driver_counts_is_open() -> None:

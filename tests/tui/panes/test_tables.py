@@ -48,6 +48,15 @@ def test_a_rate_is_a_lower_bound_only_in_the_interval_that_lacks_something() -> 
     assert block.title(scene) == "Drops · 8 packets/s, ≥80 in total"
 
 
+def test_the_title_says_to_what_the_probe_is_narrowed() -> None:
+    knobs = {"reason": "not:NO_SOCKET", "netns": 0, "device": "eth0"}
+    session = PlayedSession(Scenario().hello().status(DROPS, knobs=knobs))
+    session.play(interval(0, row("eth0", 8, 80)))
+    scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
+    title = table_block(MANIFESTS[DROPS], "drops").title(scene)
+    assert title.startswith("Drops · only device=eth0 reason=not:NO_SOCKET · 8 packets/s")
+
+
 def test_figures_of_a_share_of_the_time_say_so_and_their_totals_are_lower_bounds() -> None:
     session, block = (
         PlayedSession(Scenario().hello().status(DROPS, knobs={"seen_pct": 10})),

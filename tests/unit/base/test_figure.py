@@ -58,7 +58,10 @@ def test_what_is_unknown_has_no_bound_and_no_unit() -> None:
     [
         (0, "ns", "0 ns"),
         (850, "ns", "850 ns"),
+        (950, "ns", "950 ns"),
+        (999.4, "ns", "999 ns"),
         (999.9, "ns", "1.00 us"),
+        (999_400, "us", "999 ms"),
         (85_300, "ns", "85.3 us"),
         (1.9, "ms", "1.90 ms"),
         (2500, "ms", "2.50 s"),
@@ -69,8 +72,19 @@ def test_times_take_the_unit_that_reads_best(value: float, unit: str, text: str)
     assert figure.quantity(value, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59, "59 s"), (599, "599 s"), (600, "10 min"), (7199, "120 min"), (7200, "2.0 h"), (12_600, "3.5 h")],
+)
+def test_how_long_it_lasted_is_rough(seconds: float, text: str) -> None:
+    assert figure.lasted(seconds) == text
+
+
 def test_quantities_carry_their_unit() -> None:
     assert figure.quantity(12, "packets") == "12 packets"
+    assert figure.quantity(12, "packets", at_least=True) == "≥12 packets"
+    assert figure.quantity(12, "us") == "12 us" and figure.quantity(12, "us", at_least=True) == "≥12 us"
+    assert figure.quantity(12, "") == "12" and figure.quantity(2, "%", at_least=True) == "≥2 %"
     assert figure.quantity(1.26, "percent") == "1.26 %"
     assert figure.quantity(2048, "kB") == "2 MB"
     assert figure.elapsed(3 * 3600 + 4 * 60 + 5.9) == "03:04:05"
@@ -88,6 +102,11 @@ def test_quantities_carry_their_unit() -> None:
         ("\u200bx", "\\u200bx"),
         ("\ud800", "\\ud800"),
         ("\U000e0041", "\\U000e0041"),
+        ("\U00010000", "\U00010000"),
+        ("\uffff", "\\uffff"),
+        ("\U0001bca0", "\\U0001bca0"),
+        ("\u0100", "\u0100"),
+        ("\xff", "\xff"),
         ("\u0301x", "\\u0301x"),
         ("e\u0301", "e\u0301"),
         ("雪", "雪"),
@@ -101,6 +120,8 @@ def test_outside_text_is_made_visible(text: object, shown: str) -> None:
 
 def test_outside_text_is_cut() -> None:
     assert figure.safe("x" * 1000, 10) == "x" * 10 + "…"
+    assert figure.safe("x" * 10, 10) == "x" * 10 and figure.safe("é" * 10, 10) == "é" * 10
+    assert figure.safe("x" * 257) == "x" * 256 + "…"
 
 
 @given(st.text(max_size=300))
@@ -117,7 +138,8 @@ def test_a_cell_is_exactly_as_wide_as_its_column(text: str, columns: int, right:
 
 
 def test_of_a_long_path_the_end_is_kept() -> None:
-    assert figure.place("/a/b.json", 20) == "/a/b.json"
+    assert figure.place("/a/b.json", 20) == "/a/b.json" == figure.place("/a/b.json", 9)
+    assert figure.place("/" + "x" * 256) == "…" + "x" * 256
     assert figure.place("/a/long/way/to\x1b/b.json", 8) == "…\\x1b/b.json"
 
 
@@ -125,6 +147,7 @@ def test_of_a_long_path_the_end_is_kept() -> None:
     ("text", "seconds"),
     [
         ("500ms", 0.5),
+        ("3ms", 0.003),
         ("10s", 10.0),
         ("1.5m", 90.0),
         ("2h", 7200.0),
@@ -136,3 +159,24 @@ def test_of_a_long_path_the_end_is_kept() -> None:
 )
 def test_times_have_a_unit(text: str, seconds: float | None) -> None:
     assert figure.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (37, "protocol TcpExtListenOverflows (blue)"),
+        (36, "protocol TcpExtListenOverflo… (blue)"),
+        (20, "protocol Tcp… (blue)"),
+        (14, "protoc… (blue)"),
+        (10, "prot… (bl…"),
+        (2, "……"),
+    ],
+)
+def test_a_text_of_two_ends_keeps_its_tail(columns: int, expected: str) -> None:
+    made = figure.fit_ends("protocol TcpExtListenOverflows", " (blue)", columns)
+    assert (made, figure.width(made)) == (expected, columns)
+
+
+def test_two_ends_that_fit_are_whole() -> None:
+    assert figure.fit_ends("qdisc eth0", " (blue)", 40) == "qdisc eth0 (blue)"
+    assert figure.fit_ends("q", " (a-very-long-namespace)", 12) == "q (a-very-l…"

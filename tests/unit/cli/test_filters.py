@@ -41,6 +41,8 @@ def test_every_probe_with_the_knob_is_narrowed_also_where_the_profile_says_anoth
         ({"port": "to:x"}, "--port: expected a whole number from 0 to 65535"),
         ({"mac": "02:00:5e:00:53"}, "--mac: expected a MAC address, such as 02:00:5e:00:53:01"),
         ({"protocol": "tpc"}, "--protocol: expected tcp, udp"),
+        ({"reason": "NO_SOCKET;x"}, "--reason: expected at most 8 drop reasons, such as NO_SOCKET"),
+        ({"reason": "NO_SOCKT"}, "--reason: this kernel has no drop reason NO_SOCKT: did you mean NO_SOCKET?"),
         ({"netns": "no-such-\x1b[2J"}, "--netns: no network namespace is named"),
     ],
 )
@@ -48,6 +50,16 @@ def test_what_is_no_filter_is_one_line(filters: dict[str, str | int], said: str)
     with pytest.raises(BadInput) as error:
         narrowed(PROFILE, MANIFESTS, filters, is_far=False)
     assert said in str(error.value) and "\x1b" not in str(error.value)
+
+
+def test_reasons_narrow_what_tells_them_and_are_checked_where_the_kernel_is_known() -> None:
+    chosen = narrowed(PROFILE, MANIFESTS, given(None, None, None, None, None, reason="not:no_socket"), is_far=False)
+    knobs = {one.name: one.knobs for one in plan(chosen, MANIFESTS)}
+    assert knobs["kernel_drops"]["reason"] == "not:no_socket" and "reason" not in knobs["socket_drops"]
+    far = narrowed(PROFILE, MANIFESTS, {"reason": "OF_A_LATER_KERNEL"}, is_far=True)
+    assert plan(far, MANIFESTS, ["kernel_drops"])[0].knobs["reason"] == "OF_A_LATER_KERNEL"
+    with pytest.raises(BadInput, match="no probe of profile p has this filter"):
+        narrowed(Profile("p", probes={"softnet": ProbeChoice()}), MANIFESTS, {"reason": "NO_SOCKET"}, is_far=False)
 
 
 def test_a_vm_stands_for_its_one_device(monkeypatch: pytest.MonkeyPatch) -> None:

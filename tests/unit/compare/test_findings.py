@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from netconsole.compare import compare, sentences
-from netconsole.compare.compare import direction_of, probe_differs
+from netconsole.compare.comparable import probe_differs
+from netconsole.compare.compare import direction_of
 from netconsole.compare.judge import Judged, Statistic
 from netconsole.compare.metrics import Metric, MetricLabels, Worse
 from netconsole.snapshot.document import ProbeData
@@ -137,6 +138,16 @@ PROBE = {"status": "attached", "version": 1, "mode": "summary", "attach": ["b", 
         ({}, {"version": None}, 9.0, None),
         ({"version": 2}, {}, 9.0, "the probe has version 2 now and had version 1: its figures mean something else"),
         ({"mode": "details"}, {}, 9.0, "the probe runs in mode details and ran in mode summary"),
+        ({"filters": {"reason": "XDP"}}, {"filters": None}, 9.0, None),
+        ({"filters": {"reason": "XDP"}}, {"filters": {"reason": "XDP"}}, 9.0, None),
+        ({"filters": {"device": "vnet3"}}, {"filters": {"device": "vnet7"}}, 9.0, None),
+        ({"filters": {"port": 53}}, {"filters": {}}, 9.0, "its filters differ: port=53 now, none in the baseline"),
+        (
+            {"filters": {}},
+            {"filters": {"device": "eth0"}},
+            9.0,
+            "its filters differ: none now, device=eth0 in the baseline",
+        ),
         ({"status": "failed"}, {}, 9.0, "failed in the current snapshot"),
         ({"status": "off", "why": "too dear"}, {"status": "failed"}, 9.0, "off in the current snapshot: too dear"),
         ({}, {"status": "failed"}, 9.0, "failed in the baseline"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole.escalation import crossings
+from netconsole.probes.knobs import filters_text
 from netconsole.profile.escalation_rules import Escalation
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row, Scalar
@@ -19,13 +20,13 @@ STAMP: Stamp = {"seq": 1, "mono_ns": SECOND, "wall_ns": 0}
 def test_no_address_and_no_name_is_cut() -> None:
     address = "2001:0db8:ffff:ffff:ffff:ffff:ffff:ffff"
     filters: dict[str, Scalar] = {"device": "fifteen-bytes-1", "netns": 4026531840, "protocol": "icmpv6", "port": 65535}
-    written = crossings.written({**filters, "address": address})
+    written = filters_text({**filters, "address": address})
     assert written == f"device=fifteen-bytes-1 netns=4026531840 protocol=icmpv6 port=65535 address={address}"
     assert len(written) > 100
 
 
 def test_what_comes_from_outside_is_printable() -> None:
-    assert crossings.written({"device": "\x1b[2J"}) == "device=\\x1b[2J"
+    assert filters_text({"device": "\x1b[2J"}) == "device=\\x1b[2J"
 
 
 RULE = Escalation("kernel_drops", "drops", "count", None, 100.0, where={"class": ("suspicious",)})
@@ -97,6 +98,20 @@ def test_a_label_is_a_filter_if_its_probe_has_that_filter() -> None:
         ("device", None),
     )
     assert crossings.narrowing(unknown, knobs, inodes.get) == {}
+
+
+@pytest.mark.parametrize(
+    ("reason", "provenance", "filters"),
+    [
+        ("NO_SOCKET", "kernel", {"reason": "NO_SOCKET"}),
+        ("OVS_NO_PORT", "inferred", {}),
+        ("ovs reason 99", "kernel", {}),
+    ],
+)
+def test_a_reason_that_the_kernel_gave_narrows_too(reason: str, provenance: str, filters: dict[str, Scalar]) -> None:
+    labels = (("provenance", provenance), ("reason", reason))
+    assert crossings.narrowing(labels, {"reason": "", "device": ""}, lambda _: None) == filters
+    assert crossings.focus(labels, {"reason": "", "device": ""}, lambda _: None) is None
 
 
 def test_a_row_is_named_by_what_people_look_for() -> None:

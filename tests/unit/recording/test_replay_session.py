@@ -17,12 +17,12 @@ from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.player import HISTORY_S, Player
 from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import BLOCK_S
-from netconsole.recording.replay_session import Position, ReplaySession, parse_time
+from netconsole.recording.replay_session import Position, ReplaySession
 from netconsole.session.protocol import CommandError, News
 from netconsole.snapshot import builder
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
-from tests.support.recorded import BEGIN_WALL_NS, HEADER, SECOND, VERSION_1, Batch, Stream, record
+from tests.support.recorded import VERSION_1, Batch, Stream, record
 
 LIMIT_S = 300.0
 MANIFESTS = catalogue.load_all()
@@ -288,36 +288,6 @@ def test_it_closes_from_any_state(long: Path) -> None:
     session.close()
     with session.view() as state:
         assert state is not None
-
-
-def position(at_s: float = 100.0) -> Position:
-    return Position(HEADER.host, at_s, 3600.0, 0, BEGIN_WALL_NS, True, 1.0, False, False, 0.0, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "at_s"),
-    [
-        ("90s", 90), ("5m", 300), ("1h", 3600), ("50%", 1800), ("+30s", 130), ("-1.5m", 10), ("-5m", 0), ("+2h", 3600),
-        ("9:00", 0), ("09:10:05", 605), (" 10:00:00 ", 3600),
-        ("2h", None), ("8:59", None), ("25:00", None), ("9:60", None), ("", None), ("x", None), ("-", None),
-        ("9", None), ("1e9s", None), ("٣s", None),
-    ],
-)  # fmt: skip
-def test_a_time_that_is_typed(monkeypatch: pytest.MonkeyPatch, text: str, at_s: float | None) -> None:
-    import time
-
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    assert parse_time(text, position()) == at_s
-
-
-def test_a_time_after_midnight(monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    late = Position(HEADER.host, 0, 7200.0, 0, BEGIN_WALL_NS + 14 * 3600 * SECOND, True, 1.0, False, False, 0.0, None)
-    assert parse_time("0:30", late) == 5400
 
 
 def test_version_1_replays() -> None:

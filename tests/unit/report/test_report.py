@@ -257,6 +257,24 @@ def test_what_a_filter_hides_is_said_beside_the_balance() -> None:
     assert "Probes saw" not in text
 
 
+def test_a_probe_that_was_detached_is_named_beside_the_balance() -> None:
+    lost = {"stage": "qdisc", "device": "eth0", "dropped": 300, "unexplained": 100}
+    document = {**made_up.document(3), "balance": [lost]}
+    document["probes"]["kernel_drops"] = {"status": "off", "why": "over the budget"}
+    text = " ".join(to_text(of_snapshot(msgspec.convert(document, Snapshot), load_all())).split())
+    assert "Probes saw 66.7 % of the 300 packets" in text
+    assert (
+        "kernel_drops was not attached at the end (over the budget): what was lost without it is unexplained." in text
+    )
+
+
+def test_what_a_probe_was_narrowed_to_is_said_above_its_figures() -> None:
+    document = made_up.document(3)
+    document["probes"]["kernel_drops"]["filters"] = {"reason": "not:NO_SOCKET", "netns": 7}
+    text = " ".join(to_text(of_snapshot(msgspec.convert(document, Snapshot), load_all())).split())
+    assert "Only what passes the filter reason=not:NO_SOCKET netns=7." in text
+
+
 def test_nothing_that_is_unknown_is_shown_as_zero_and_losses_are_marked() -> None:
     document = json.loads(VERSION_1.read_text())
     document["probes"]["kernel_drops"]["ledger"] = {"missed": 7}

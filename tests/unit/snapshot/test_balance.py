@@ -8,6 +8,7 @@ import pytest
 
 from netconsole.snapshot.balance import balance, balance_sums
 from netconsole.snapshot.document import ProbeData
+from netconsole.telemetry.frames import Scalar
 
 
 def probe(table: str, *rows: dict[str, Any]) -> ProbeData:
@@ -171,7 +172,7 @@ def test_a_coverage_has_three_digits_and_the_largest_gap_comes_first() -> None:
 
 def test_what_a_filter_hides_is_told_apart_from_what_nobody_explains() -> None:
     seen = probe("drops", {"reason": "SOCKET_RCVBUFF", "netns": "blue", "protocol": "UDP", "count": 30})
-    found = balance({**COUNTED, "kernel_drops": seen}, ("netns",))
+    found = balance({**COUNTED, "kernel_drops": seen}, {"netns": 4026531840})
     assert [(row.stage, row.unexplained, row.hidden_by) for row in found] == [
         ("qdisc", 300, ["netns"]),
         ("backlog", 12, ["netns"]),
@@ -179,4 +180,22 @@ def test_what_a_filter_hides_is_told_apart_from_what_nobody_explains() -> None:
     ]
     sums = balance_sums(found)
     assert (sums.lost, sums.unexplained, sums.hidden, sums.filters, sums.seen_pct) == (40, 10, 312, ("netns",), 75.0)
-    assert not any(row.hidden_by for row in balance({**COUNTED, "kernel_drops": SEEN}, ("netns", "port")))
+    set_to: dict[str, Scalar] = {"netns": 4026531840, "port": 53}
+    assert not any(row.hidden_by for row in balance({**COUNTED, "kernel_drops": SEEN}, set_to))
+
+
+@pytest.mark.parametrize(
+    ("reason", "hidden"),
+    [
+        ("NO_SOCKET", {"qdisc", "backlog", "udp-socket"}),
+        ("not:QDISC_DROP", {"qdisc"}),
+        ("cpu_backlog,SOCKET_RCVBUFF,proto_mem", {"qdisc"}),
+        ("SOCKET_RCVBUFF", {"qdisc", "backlog", "udp-socket"}),
+        ("not:NO_SOCKET", set()),
+        ("from another version: 1", {"qdisc", "backlog", "udp-socket"}),
+    ],
+)
+def test_a_filter_of_reasons_hides_only_where_a_stage_has_others(reason: str, hidden: set[str]) -> None:
+    found = balance({**COUNTED, "kernel_drops": probe("drops")}, {"reason": reason})
+    assert {row.stage for row in found if row.hidden_by == ["reason"]} == hidden
+    assert {row.stage for row in found if not row.hidden_by} == {"qdisc", "backlog", "udp-socket"} - hidden

@@ -44,6 +44,11 @@ def secret_document(seed: int = 1) -> dict[str, Any]:
     document["host"]["boot_id"] = "4a3c1f9e-1111-4222-8333-000000000017"
     document["note"] = everything
     drops = document["probes"]["kernel_drops"]
+    drops["filters"] = {
+        "device": "customer-x",
+        "address": "from:2001:db8::17,to:192.0.2.17",
+        "mac": "52:54:00:00:00:07",
+    }
     for number, secret in enumerate(SECRETS):
         drops["tables"]["drops"].append(
             {"reason": "NO_SOCKET", "device": secret, "location": everything, "count": number + 1, "class": "benign"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -38,9 +39,11 @@ def test_what_is_told_of_a_bridges_port_or_a_radio_is_no_state_of_a_link() -> No
     bridge[0] = socket.AF_BRIDGE
     table.take(RTM_DELLINK, memoryview(bridge))
     table.take(RTM_NEWLINK, memoryview(struct.pack("=BxHiII", 0, 1, 3, 0, 0) + attribute(3, b"eth0\0")))
-    assert table.links[3].has_carrier
+    assert table.links[3].has_carrier and table.changes == 1
     table.take(RTM_DELLINK, link_message(3, b"eth0"))
-    assert table.links == {}
+    assert table.links == {} and table.changes == 2
+    table.take(link_state.RTM_GETLINK, link_message(3, b"eth0"))
+    assert table.links == {} and table.changes == 2, "no news"
 
 
 @pytest.mark.parametrize("cut", range(60))
@@ -81,3 +84,29 @@ def test_an_old_kernel_that_answers_with_a_link_of_our_own_is_not_believed(
     assert (found is not None) == known
     assert link_state.peer_of(ours, Answers(), {}) is None
     assert link_state.peer_of(replace(ours, lower_nsid=None), answer, {9: ours}) is ours
+    assert link_state.peer_of(replace(ours, kind="macvlan"), answer, {9: ours}) is None
+    assert link_state.peer_of(replace(ours, lower=0, lower_nsid=None), answer, {0: ours}) is None
+
+
+def test_all_links_are_asked_for_without_their_statistics_and_a_peer_by_its_namespace() -> None:
+    asked: list[tuple[int, bytes]] = []
+
+    class Kernel(Answers):
+        def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
+            asked.append((kind, request))
+            return super().dump(kind, request)
+
+        def ask(self, kind: int, request: bytes) -> memoryview:
+            asked.append((kind, request))
+            return super().ask(kind, request)
+
+    table, kernel = LinkTable(), Kernel(link_message(9, b"peer", False, False, number(5, 5), number(46, 2)))
+    table.links[4] = veth(4, 1, "of before")
+    table.fill(kernel)
+    assert [one.name for one in table.links.values()] == ["peer"]
+    assert link_state.peer_of(veth(5, 9, "x", 2), kernel, {}) == table.links[9]
+    without = number(29, 8)
+    assert asked == [
+        (link_state.RTM_GETLINK, struct.pack("=BxHiII", 0, 0, 0, 0, 0) + without),
+        (link_state.RTM_GETLINK, struct.pack("=BxHiII", 0, 0, 9, 0, 0) + number(46, 2) + without),
+    ]

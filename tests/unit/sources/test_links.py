@@ -12,14 +12,15 @@ import pytest
 from netconsole.host.here import Here
 from netconsole.host.target import InsideNamespace, Question
 from netconsole.sources import link_state
+from netconsole.sources import links as sources_links
 from netconsole.sources.base import FrameMaker, SourceError
-from netconsole.sources.link_state import RTM_NEWLINK, Link
+from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
 from netconsole.sources.links import Links
-from netconsole.sources.namespace_links import COUNTS, READ_EVERY, parse_devices
+from netconsole.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
 from netconsole.sources.namespaces import MAX_NAMESPACES
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
 from netconsole_collector.primitives.netlink import Netlink, Unasked
-from tests.support.rtnetlink import link_message, qdisc_message
+from tests.support.rtnetlink import attribute, link_message, number, qdisc_message
 
 END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"
 """What Python takes for one, and the kernel for a letter of an interface's name (dev_valid_name)."""
@@ -58,6 +59,7 @@ class Kernel:
 
     def __init__(self, tmp_path: Path) -> None:
         self.names: dict[int, bytes] = {}
+        self.more: dict[int, tuple[bytes, ...]] = {}
         self.changed: dict[int, Link] = {}
         self.told: list[tuple[int, memoryview]] = []
         self.lost_some = False
@@ -82,7 +84,8 @@ class Kernel:
             def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
                 if kind == link_state.RTM_GETLINK:
                     kernel.fills += 1
-                    return (link_message(index, name) for index, name in kernel.names.items())
+                    named = kernel.names.items()
+                    return (link_message(index, name, True, True, *kernel.more.get(index, ())) for index, name in named)
                 queue = kernel.queue
                 return (qdisc_message(index, kernel.kind.format(index), queue=queue) for index in kernel.names)
 
@@ -208,6 +211,22 @@ def test_each_figure_of_a_qdisc_is_its_own(kernel: Kernel, tmp_path: Path) -> No
     links.close()
 
 
+def test_a_whole_reading_has_what_is_read_less_often(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources_links, "MAX_SHARE", 1e-12)
+    source, make = kernel.links(tmp_path), FrameMaker()
+    source.open()
+    kernel.name({7: b"eth0"})
+    source.read(make)
+    assert source.qdiscs_every == sources_links.MAX_EVERY
+    kernel.queue = 31, 47_000, 4 + 600, 5 + 8_000
+    assert "eth0" not in {device for device, _ in rows(source.read(make))}
+    make.is_whole = True
+    assert rows(source.read(make))["eth0", "host"].gauges["backlog_packets"] == 31
+    source.close()
+
+
 def test_namespaces_that_are_left_out_are_said_once(kernel: Kernel, tmp_path: Path) -> None:
     links = kernel.links(tmp_path)
     links.open()
@@ -224,5 +243,69 @@ def test_links_that_cannot_be_read_are_said(tmp_path: Path) -> None:
         def own_namespace(self) -> InsideNamespace:  # type: ignore[override]
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
-    with pytest.raises(SourceError, match="No such file"):
+    with pytest.raises(SourceError, match=r"^links cannot be read: No such file or directory$"):
         Links(Nowhere(tmp_path)).open()
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "interval_s", "every"), [(0.0099, 1, 1), (0.025, 1, 3), (0.05, 2, 3), (99.0, 1, 60)]
+)
+def test_qdiscs_are_read_in_a_hundredth_of_a_core(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost_s: float, interval_s: int, every: int
+) -> None:
+    spent_s, found = [0.0], list[float]()
+    source, make = kernel.links(tmp_path), FrameMaker()
+    make.interval_ns = interval_s * 1_000_000_000
+
+    def read_qdiscs(*_: object) -> None:
+        spent_s[0] += cost_s
+
+    monkeypatch.setattr(Alone, "cpu_s", lambda _: spent_s[0])
+    monkeypatch.setattr(NamespaceLinks, "read_qdiscs", read_qdiscs)
+    source.open()
+    assert source.qdiscs_every == 1
+    for _ in range(every + 1):
+        source.read(make)
+        found.append(spent_s[0])
+    assert found == [cost_s] * every + [2 * cost_s] and source.qdiscs_every == every
+    source.close()
+
+
+def test_the_ends_of_a_veth_are_told_until_one_of_them_has_gone(kernel: Kernel, tmp_path: Path) -> None:
+    links = kernel.links(tmp_path)
+    links.open()
+    veth = attribute(18 | 0x8000, attribute(1, b"veth\0"))
+    kernel.more = {1: (veth, number(5, 2)), 2: (veth, number(5, 1))}
+    kernel.name({1: b"a", 2: b"b", 3: b"c"})
+
+    def peers() -> dict[object, tuple[object, object]]:
+        found = rows(links.read(FrameMaker())).items()
+        return {device: (row.labels["peer"], row.labels["peer_netns"]) for (device, _), row in found}
+
+    assert peers() == {"a": ("b", "host"), "b": ("a", "host"), "c": (None, None)}
+    kernel.name({1: b"a", 3: b"c"})
+    kernel.told = [(RTM_DELLINK, link_message(2, b"b", True, True, *kernel.more[2]))]
+    assert peers()["a"] == (None, None)
+    links.close()
+
+
+def test_what_is_left_out_is_said_again_after_the_own_links_could_not_be_read(kernel: Kernel, tmp_path: Path) -> None:
+    links = kernel.links(tmp_path)
+    links.open()
+    links._namespaces.left_out, links._namespaces._may_enter = 3, False
+
+    def said() -> list[str]:
+        return [one.state for one in links.read(FrameMaker()) if isinstance(one, Status)]
+
+    assert (said(), said()) == (["degraded"], [])
+    kernel.devices.unlink()
+    with pytest.raises(SourceError, match=r"^links cannot be read: No such file or directory$"):
+        links.read(FrameMaker())
+    kernel.devices.write_text(DEVICES)
+    assert (said(), said()) == (["degraded"], [])
+    kernel.devices.unlink()
+    links._namespaces.left_out = 0
+    with pytest.raises(SourceError):
+        links.read(FrameMaker())
+    kernel.devices.write_text(DEVICES)
+    assert said() == [], "the runner says that it is attached"

@@ -38,9 +38,18 @@ def htb_class(parent: int, ceiling: int) -> memoryview:
     return qdisc_message(1, "htb", attribute(1, rate_spec(1) + rate_spec(ceiling) + bytes(20)), parent)
 
 
+class Asked(Answers):
+    """Remembers what it was asked."""
+
+    def dump(self, kind: int, request: bytes) -> Iterator[memoryview]:
+        self.requests = [(kind, request)]
+        return super().dump(kind, request)
+
+
 def test_an_htb_is_as_fast_as_the_ceiling_of_its_one_root_class() -> None:
     root, child = htb_class(0xFFFFFFFF, 125_000), htb_class(0x10001, 1)
-    assert qdiscs.htb_rate(Answers(root, child), 1) == 1_000_000
+    assert qdiscs.htb_rate(asked := Asked(root, child), 7) == 1_000_000
+    assert asked.requests == [(qdiscs.RTM_GETTCLASS, struct.pack("=iiIII", 0, 7, 0, 0, 0))]
     assert qdiscs.htb_rate(Answers(root, root), 1) is None
     assert qdiscs.htb_rate(Answers(), 1) is None
 
@@ -53,6 +62,7 @@ def test_an_htb_is_as_fast_as_the_ceiling_of_its_one_root_class() -> None:
         (1_500_000, "1.5 Mbit/s"),
         (10**9, "1 Gbit/s"),
         (4 * 10**11, "400 Gbit/s"),
+        (10**12, "1 Tbit/s"),
     ],
 )
 def test_a_rate_is_written_as_it_was_given(bits: int, text: str) -> None:
@@ -111,6 +121,7 @@ def test_classes_are_read_of_devices_whose_qdisc_has_some() -> None:
             return iter((class_of(2, 0x10010, "htb", (900, 9)), class_of(2, 0x80001, "fq_codel", (1, 1))))
 
     reader = qdiscs.QdiscReader()
+    assert reader.children == []
     assert [one.kind for one in reader.read(Kernel())] == ["tbf", "htb", "mq"]
     (one,) = reader.children
     assert (one.kind, qdiscs.handle_text(one.handle), one.sent_bytes, one.sent_packets) == ("htb class", "1:10", 900, 9)
@@ -123,3 +134,15 @@ def test_a_qdisc_is_the_same_for_rows_of_a_shaper() -> None:
     assert Qdisc(1, "htb", 0, 0, 0, 0, 0, None).shaper == "htb"
     assert Qdisc(1, "htb", 0, 0, 0, 0, 0, 1000).shaper == "htb of 1 kbit/s"
     assert Qdisc(1, "mq", 0, 0, 0, 0, 0).shaper is None
+
+
+def test_what_is_no_root_is_a_child_and_what_takes_packets_in_is_neither() -> None:
+    parents = {1: qdiscs.TC_H_ROOT, 2: 0x10001, 3: qdiscs.TC_H_INGRESS}
+    reader = qdiscs.QdiscReader()
+    found = reader.read(Answers(*(qdisc_message(index, "fq_codel", parent=at) for index, at in parents.items())))
+    assert ([one.ifindex for one in found], [one.ifindex for one in reader.children]) == ([1], [2])
+
+
+def test_a_handle_is_written_as_tc_does() -> None:
+    handles = (0x10000, 0x1000A, 0xFFFF0010, qdiscs.TC_H_ROOT, Qdisc(1, "mq", 0, 0, 0, 0, 0).handle)
+    assert [qdiscs.handle_text(one) for one in handles] == ["1:", "1:a", "ffff:10", "root", "0:"]

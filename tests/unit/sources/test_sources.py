@@ -76,6 +76,7 @@ def test_softnet_knows_old_and_new_layouts() -> None:
     assert list(parse_softnet(old)) == [(0, (16, 1, 2, 3, 0)), (1, (16, 1, 2, 3, 0))]
     new = "00000010 00000001 00000002 0 0 0 0 0 0 00000003 00000004 00000000 00000005\n"
     assert list(parse_softnet(new)) == [(5, (16, 1, 2, 3, 4))]
+    assert list(parse_softnet(new.removesuffix(" 00000005\n"))) == [(0, (16, 1, 2, 3, 4))]
 
 
 @pytest.mark.proves("softnet", "tables.cpus.{cpu,processed,dropped,time_squeeze,received_rps,flow_limit}")
@@ -225,3 +226,36 @@ def test_a_source_that_is_added_is_read_from_then_on() -> None:
     sources.close()
     states = [(frame.probe, frame.state) for frame in delivered if isinstance(frame, Status)]
     assert states == [("self_cost", "attached"), ("softnet", "attached")]
+
+
+class Whole:
+    """Tells which readings had to have everything."""
+
+    name: ClassVar[str] = "whole"
+    readings: ClassVar[list[bool]] = []
+
+    def __init__(self, target: Target = HERE) -> None: ...
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        self.readings.append(make.is_whole)
+        return []
+
+
+def test_a_whole_reading_is_one_and_is_delivered_when_it_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(runner.FACTORIES, "whole", Whole)
+    enough = threading.Event()
+
+    def deliver(_: list[AnyFrame]) -> None:
+        if Whole.readings[-1:] == [False] and True in Whole.readings:
+            enough.set()
+
+    sources = SourceRunner([ProbeRequest("whole", source="whole")], 0.01, deliver, itertools.count(1))
+    sources.start()
+    assert sources.read_whole().wait(LIMIT_S) and True in Whole.readings
+    assert enough.wait(LIMIT_S)
+    sources.close()
+    assert Whole.readings.count(True) == 1

@@ -32,6 +32,7 @@ class TableColumn:
 class Cell(NamedTuple):
     """What a cell shows, and the value to sort by. None is unknown, and always comes last.
 
+    ``ends``, where the text has no room: a head, which is cut, and a tail, which stays as far as half the room.
     With ``history`` the cell is a sparkline of the values that it returns, in ``unit``. Only visible rows call it.
     """
 
@@ -40,6 +41,7 @@ class Cell(NamedTuple):
     tone: Tone = ""
     history: Callable[[], Sequence[float | None]] | None = None
     unit: str = ""
+    ends: tuple[str, str] | None = None
 
 
 class TableRow:

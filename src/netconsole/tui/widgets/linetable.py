@@ -301,6 +301,8 @@ class LineTable(Painted, can_focus=True):
             if cell.history is not None:
                 text = labelled(self._histories.get((row.key, column.name), ()), cells, cell.unit)
             tone = cell.tone if cell.history is None else cell.tone or "trend"
+            if cell.ends is not None and figure.width(text) > cells:
+                text = figure.fit_ends(*cell.ends, cells)
             pieces.append((figure.fit(text, cells, column.right), tone))
             x = start + cells
         pieces.append((" " * max(0, width - x), ""))

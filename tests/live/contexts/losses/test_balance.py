@@ -56,7 +56,7 @@ def lose(drops: Drops, *left_out: str) -> None:
                 drops.drop(skb, why, location=place_of(function) + 4)
 
 
-def balance(drops: Drops) -> dict[str, BalanceData]:
+def balance(drops: Drops, reason: str = "") -> dict[str, BalanceData]:
     drops.probe.read()
     seen = drops.probe.rows("drops")
 
@@ -65,7 +65,7 @@ def balance(drops: Drops) -> dict[str, BalanceData]:
             return seen
         return [COUNTED[probe, table]] if (probe, table) in COUNTED else []
 
-    return {one.stage: one for one in balance_of(rows)}
+    return {one.stage: one for one in balance_of(rows, {"reason": reason})}
 
 
 def test_it_closes_where_every_loss_is_seen(drops: Drops) -> None:
@@ -98,6 +98,17 @@ def test_it_is_open_by_what_a_filter_hides(drops: Drops) -> None:
     found = balance(drops)
     assert (found["udp-socket"].unexplained, found["udp-socket"].coverage_pct) == (13, round(2000 / 33, 3))
     assert found["qdisc"].unexplained == 0
+
+
+def test_it_is_open_by_a_reason_that_is_filtered_out_and_says_so(drops: Drops) -> None:
+    drops.probe.set(reason="not:QDISC_OVERLIMIT")
+    lose(drops)
+    found = balance(drops, "not:QDISC_OVERLIMIT")
+    assert {name: (one.unexplained, one.hidden_by) for name, one in found.items() if one.unexplained} == {
+        "qdisc": (12, ["reason"])
+    }
+    assert found["qdisc"].coverage_pct == round(1100 / 23, 3)
+    drops.probe.set(reason="")
 
 
 def test_a_socket_s_losses_of_another_protocol_are_none_of_udp(drops: Drops) -> None:

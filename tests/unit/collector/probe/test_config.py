@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.probe import config
+from netconsole_collector.probe import config, drop_filter
 
 HEADER = Path(__file__).resolve().parents[4] / "probes" / "common" / "config.h"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "struct nc_end": 40}
@@ -22,7 +22,9 @@ def members() -> dict[str, tuple[int, int]]:
     assert body is not None
     at, found = 0, {}
     for kind, name, count in re.findall(
-        r"^\s*(u8|u16|u32|u64|struct nc_end) (\w+)(?:\[(\d+)\])?;", body.group(1), re.MULTILINE
+        r"^\s*(u8|u16|u32|u64|struct nc_end) (\w+)(?:\[(\d+)\])?;",
+        body.group(1).replace("NC_REASONS", str(drop_filter.MAX_REASONS)),
+        re.MULTILINE,
     ):
         at += -at % min(8, SIZES[kind])
         found[name] = (at, SIZES[kind] * int(count or 1))
@@ -47,7 +49,7 @@ def test_the_size_is_that_of_the_header() -> None:
 def test_flags_are_those_of_the_header() -> None:
     text = HEADER.read_text("utf-8")
     names = "DEVICE ADDRESS PORT PROTOCOL NETNS THRESHOLD DETAILS COUNTERS BREAKER ENDS ONE_WAY VLAN ETHERTYPE MAC"
-    for name in names.split():
+    for name in [*names.split(), "REASON", "NOT_REASON"]:
         value = re.search(rf"#define NC_F_{name} (\d+)u", text)
         assert value is not None
         assert getattr(config, f"F_{name}") == int(value.group(1))
@@ -128,6 +130,54 @@ def test_a_mac_address_is_its_six_bytes() -> None:
 def test_what_is_no_mac_address_is_refused(mac: object) -> None:
     with pytest.raises(config.KnobError, match="knob mac: expected six bytes"):
         packed(mac=mac)
+
+
+NAMES = {
+    "2": "NOT_SPECIFIED",
+    "subsystem:3": "ovs",
+    "3": "NO_SOCKET",
+    "8": "NETFILTER_DROP",
+    "196610": "OVS_DROP_METER",
+}
+
+
+def reasons_of(text: str, known: dict[str, str] = NAMES) -> tuple[int, tuple[int, ...]]:
+    """Flags and numbers, as the program reads them."""
+    raw = config.pack("summary", {"reason": text}, reasons=known)
+    at, size = members()["reasons"]
+    return number(raw[:4]), struct.unpack("=8I", raw[at : at + size])
+
+
+def test_drop_reasons_are_the_numbers_of_this_kernel() -> None:
+    assert reasons_of("NO_SOCKET") == (config.F_REASON, (3,) * 8)
+    assert reasons_of(" no_socket, OVS_DROP_METER ") == (config.F_REASON, (3, 196610) + (3,) * 6)
+    assert reasons_of("not:NETFILTER_DROP,NOT_SPECIFIED") == (config.F_REASON | config.F_NOT_REASON, (8, 2) + (8,) * 6)
+    assert reasons_of("") == (0, (0,) * 8) == reasons_of("", {})
+    eight = {str(value): f"R{value}" for value in range(1, 9)}
+    assert reasons_of(",".join(eight.values()), eight)[1] == tuple(range(1, 9))
+
+
+def test_until_the_reasons_are_known_nothing_is_counted_that_a_filter_may_keep_out() -> None:
+    assert number(packed(reason="NO_SUCH")["flags"]) == config.F_REASON | config.F_RESTS
+    assert number(packed(reason="")["flags"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "said"),
+    [
+        ("NO_SOCKT", NAMES, "knob reason: this kernel has no drop reason NO_SOCKT: did you mean NO_SOCKET"),
+        ("ZZZ", NAMES, "knob reason: this kernel has no drop reason ZZZ$"),
+        ("NO_SOCKET", {}, "knob reason: the drop reasons of this kernel are not known"),
+        ("not:", NAMES, "knob reason: expected at most 8"),
+        ("A,", NAMES, "knob reason: expected at most 8"),
+        ("A B", NAMES, "knob reason: expected at most 8"),
+        (",".join("ABCDEFGHI"), NAMES, "knob reason: expected at most 8"),
+        (7, NAMES, "knob reason: expected at most 8"),
+    ],
+)
+def test_what_is_no_drop_reason_of_this_kernel_is_refused(text: Any, known: dict[str, str], said: str) -> None:
+    with pytest.raises(config.KnobError, match=said):
+        config.pack("summary", {"reason": text}, reasons=known)
 
 
 def test_a_budget_of_nothing_is_summary() -> None:

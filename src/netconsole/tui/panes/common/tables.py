@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from netconsole.base import figure
+from netconsole.probes.knobs import filters_set, filters_text
 from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, TableSpec
 from netconsole.telemetry.frames import Label, Mode
 from netconsole.telemetry.state import ProbeState
@@ -251,7 +252,7 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     state = scene.state.probes.get(manifest.name)
     if state is None:
         return title
-    parts = [title]
+    parts = [title, *([f"only {filters_text(filters)}"] if (filters := filters_set(state.knobs)) else [])]
     count = state.counters[counter].count if counter in state.counters else None
     if count is not None and counter is not None:
         unit = manifest.counters[counter].unit

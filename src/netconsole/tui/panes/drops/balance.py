@@ -27,7 +27,9 @@ COLUMNS = (
 
 def block() -> Block:
     """The block of the balance."""
-    return Block(NAME, lambda scene: _title(_of(scene)), COLUMNS, lambda scene: _table(_of(scene)), _note)
+    return Block(
+        NAME, lambda scene: _title(_of(scene), _is_away(scene)), COLUMNS, lambda scene: _table(_of(scene)), _note
+    )
 
 
 def _of(scene: Scene) -> list[BalanceData]:
@@ -47,7 +49,7 @@ def _cells(row: BalanceData) -> dict[str, Cell]:
     return {
         "level": Cell(level, level, LEVEL_TONES[level]),
         "stage": Cell(row.stage, row.stage),
-        "place": Cell(place, place),
+        "place": Cell(place, place, ends=(device, f" ({figure.safe(row.netns, 40)})") if device and netns else None),
         "entered": Cell(figure.number(row.entered), row.entered),
         "left": Cell(figure.number(row.left), row.left),
         "dropped": Cell(figure.count(row.dropped), row.dropped),
@@ -56,11 +58,18 @@ def _cells(row: BalanceData) -> dict[str, Cell]:
     }
 
 
-def _title(rows: list[BalanceData]) -> str:
+def _is_away(scene: Scene) -> bool:
+    drops = scene.state.probes.get(SEEN_BY)
+    return drops is None or not drops.measuring
+
+
+def _title(rows: list[BalanceData], is_away: bool) -> str:
     sums = balance_sums(rows)
     said = "Balance"
     if sums.lost:
         said += f" · probes saw {figure.number(sums.seen_pct)} % of what the kernel counts as lost"
+    if is_away and rows:
+        said += f" · {SEEN_BY} is not attached now"
     if sums.hidden:
         said += f" · the filter by {', '.join(sums.filters)} hides {figure.count(sums.hidden)}"
     return said

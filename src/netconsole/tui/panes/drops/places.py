@@ -16,6 +16,7 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 NAME = "drop-places"
+_NETNS = " (netns "
 COLUMNS = (
     TableColumn("level", "", 2),
     TableColumn("rate", "pkts/s", 7, right=True),
@@ -85,11 +86,17 @@ def _cells(scene: Scene, senders: Senders, place: DropPlace) -> dict[str, Cell]:
         "level": Cell(place.level, place.level, LEVEL_TONES[place.level]),
         "rate": Cell(figure.number(place.per_s, place.now_at_least), place.per_s, tone),
         "total": Cell(total_cell(place.total, place.at_least), place.total),
-        "place": Cell(where, where, tone),
+        "place": Cell(where, where, tone, ends=ends(where)),
         "cause": Cell(place.say, place.say, tone),
         "sender": Cell(sender or figure.UNKNOWN, sender, tone),
         "history": Cell("", history=partial(_history, scene, place)),
     }
+
+
+def ends(where: str) -> tuple[str, str] | None:
+    """A place with its namespace, which tells it from others of its kind, for a narrow column."""
+    head, mark, netns = where.partition(_NETNS)
+    return (head, f" ({netns}") if mark else None
 
 
 def _history(scene: Scene, place: DropPlace) -> list[float | None]:

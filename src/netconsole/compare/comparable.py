@@ -1,0 +1,46 @@
+"""Whether the figures of a probe in two snapshots can be compared at all, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from netconsole.probes.knobs import filters_text
+from netconsole.snapshot.document import MEASURED, ProbeData
+
+MIN_DURATION_S = 1.0
+_OF_A_PLACE = ("device", "address", "netns", "mac", "vlan")
+"""Filters whose value may be another one: a VM has another tap after its next start."""
+
+
+def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: float) -> str | None:
+    """Why the figures of a probe cannot be compared. None when they can. ``shorter_s``: the shorter of both times."""
+    if now is None or before is None:
+        return f"not in the {'current snapshot' if now is None else 'baseline'}"
+    for probe, other, where in ((now, before, "in the current snapshot"), (before, now, "in the baseline")):
+        if probe.status not in MEASURED:
+            where = "on both sides" if probe.status == other.status else where
+            return f"{probe.status} {where}" + (f": {probe.why}" if probe.why else "")
+    if now.version != before.version and None not in (now.version, before.version):
+        return (
+            f"the probe has version {now.version} now and had version {before.version}: its figures mean something else"
+        )
+    if now.mode != before.mode:
+        return f"the probe runs in mode {now.mode} and ran in mode {before.mode}"
+    if (why := other_filters(now.filters, before.filters)) is not None:
+        return why
+    if shorter_s < MIN_DURATION_S:
+        return f"one of the snapshots is shorter than {MIN_DURATION_S:g} s"
+    if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
+        return "one of the snapshots lacks an attach point: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
+    return None
+
+
+def other_filters(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> str | None:
+    """Why figures of packets that other filters let pass cannot be compared. None when they can, or nobody knows."""
+    if now is None or before is None:
+        return None
+    kinds = [{name: name in _OF_A_PLACE or value for name, value in one.items()} for one in (now, before)]
+    if kinds[0] == kinds[1]:
+        return None
+    return f"its filters differ: {filters_text(now) or 'none'} now, {filters_text(before) or 'none'} in the baseline"

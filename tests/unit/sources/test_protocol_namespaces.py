@@ -1,0 +1,243 @@
+"""protocol_counters in other network namespaces: which are read and how often, their names, how full conntrack is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from netconsole.host.here import Here
+from netconsole.sources import protocol_counters
+from netconsole.sources.base import FrameMaker, SourceError
+from netconsole.sources.protocol_counters import MAX_EVERY, SEARCH_EVERY, ProtocolCounters, parse_conntrack
+from netconsole.telemetry.frames import AnyFrame, Status, Table
+
+
+class Host(Here):
+    """A made-up /proc and /run/netns. Namespaces are files. Counters of another namespace cost as much as is set."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        super().__init__(tmp_path)
+        self.root, self.cost_s, self.spent_s = tmp_path, 0.0, 0.0
+        self.reads: list[str] = []
+        self.searches = 0
+        self.process("self")
+        (tmp_path / "proc/net").symlink_to("self/net")
+        self.process("1", like="self")
+
+    def process(self, pid: str, like: str = "") -> None:
+        """Of a namespace of its own, or of that of another process."""
+        (self.root / "proc" / pid / "ns").mkdir(parents=True)
+        inside = self.root / "proc" / pid / "ns/net"
+        if like:
+            os.link(self.root / "proc" / like / "ns/net", inside)
+            (self.root / "proc" / pid / "net").symlink_to(f"../{like}/net")
+        else:
+            inside.touch()
+            (self.root / "proc" / pid / "net/stat").mkdir(parents=True)
+            self.counts(pid, 0)
+
+    def counts(self, pid: str, errors: int, entries: int | None = None) -> None:
+        net = self.root / "proc" / pid / "net"
+        (net / "snmp").write_text(f"Udp: RcvbufErrors\nUdp: {errors}\n")
+        if entries is not None:
+            (net / "stat/nf_conntrack").write_text(f"entries  drop\n{entries:08x} 00000000\n")
+
+    def named(self, name: bytes, pid: str) -> None:
+        path = self.root / "run/netns" / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.link(self.root / "proc" / pid / "ns/net", path)
+
+    def limit(self, text: str) -> None:
+        path = self.root / "proc/sys/net/netfilter/nf_conntrack_max"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def cpu_s(self) -> float:
+        return self.spent_s
+
+    def read(self, path: str, *more: object) -> bytes:
+        if path.endswith("/net/snmp") and path != "/proc/net/snmp":
+            self.reads.append(path)
+            self.spent_s += self.cost_s
+        return super().read(path)
+
+    def inodes(self, name: str) -> dict[int, int]:
+        self.searches += 1
+        return super().inodes(name)
+
+
+def table(frames: list[AnyFrame], name: str) -> Table:
+    (one,) = (frame for frame in frames if isinstance(frame, Table) and frame.name == name)
+    return one
+
+
+def moved(frames: list[AnyFrame]) -> dict[object, int | None]:
+    """By namespace: the total of the one counter."""
+    return {row.labels["netns"]: row.counts["count"].total for row in table(frames, "counters").rows}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def opened(host: Host) -> ProtocolCounters:
+    source = ProtocolCounters(host)
+    source.open()
+    return source
+
+
+def test_each_namespace_is_told_by_its_name(host: Host) -> None:
+    for pid, name in (("7", b"blue"), ("8", b"a\xff"), ("9", b"")):
+        host.process(pid)
+        if name:
+            host.named(name, pid)
+    source = opened(host)
+    assert moved(source.read(FrameMaker())) == {}
+    for number, pid in enumerate(("self", "7", "8", "9"), 1):
+        host.counts(pid, number)
+    unnamed = str((host.root / "proc/9/ns/net").stat().st_ino)
+    assert moved(source.read(FrameMaker())) == {"host": 1, "blue": 2, "a\\xff": 3, unnamed: 4}
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_the_host_is_where_init_is_and_the_own_one_where_that_is_not_to_be_seen(host: Host, is_inside: bool) -> None:
+    shutil.rmtree(host.root / "proc/1")
+    if is_inside:
+        host.process("1")
+    source = opened(host)
+    source.read(FrameMaker())
+    host.counts("self", 5)
+    own = str((host.root / "proc/self/ns/net").stat().st_ino)
+    assert moved(source.read(FrameMaker())) == {own if is_inside else "host": 5}
+
+
+def test_namespaces_are_searched_for_now_and_then(host: Host) -> None:
+    source, found = opened(host), []
+    for _ in range(2 * SEARCH_EVERY + 1):
+        source.read(FrameMaker())
+        found.append(host.searches)
+    assert found == [1] * SEARCH_EVERY + [2] * SEARCH_EVERY + [3]
+
+
+def test_a_namespace_is_read_by_another_process_when_the_first_one_has_gone(host: Host) -> None:
+    host.process("7")
+    host.counts("7", 3, entries=4)
+    (host.root / "proc/8/ns").mkdir(parents=True)
+    os.link(host.root / "proc/7/ns/net", host.root / "proc/8/ns/net")
+    shutil.copytree(host.root / "proc/7/net", host.root / "proc/8/net")
+    host.named(b"blue", "7")
+    source = opened(host)
+    source.read(FrameMaker())
+    shutil.rmtree(host.root / "proc/7")
+    frames = source.read(FrameMaker())
+    assert moved(frames) == {} and table(frames, "conntrack").rows == [], "nobody has read it"
+    host.counts("8", 4)
+    frames = source.read(FrameMaker())
+    assert moved(frames) == {}, "counted from here on"
+    assert [row.labels for row in table(frames, "conntrack").rows] == [{"netns": "blue"}]
+    host.counts("8", 6)
+    assert moved(source.read(FrameMaker())) == {"blue": 2}
+    assert (host.reads, host.searches) == (["/proc/7/net/snmp"] * 2 + ["/proc/8/net/snmp"] * 2, 2)
+
+
+def test_what_has_no_process_any_more_is_left_out_at_the_next_search(host: Host) -> None:
+    host.process("7")
+    host.counts("7", 0, entries=4)
+    source = opened(host)
+    source.read(FrameMaker())
+    (host.root / "proc/7/ns/net").unlink()
+    rows = []
+    for number in range(SEARCH_EVERY):
+        host.counts("7", number + 1, entries=5 + number)
+        frames = source.read(FrameMaker())
+        rows.append([len(table(frames, name).rows) for name in ("counters", "conntrack")])
+        assert len(frames) == 2
+    assert rows == [[1, 1]] * (SEARCH_EVERY - 1) + [[0, 0]]
+
+
+@pytest.mark.parametrize(("interval_s", "cost_s", "every"), [(1, 0.0099, 1), (1, 0.025, 3), (2, 0.05, 3)])
+def test_namespaces_that_take_long_are_read_less_often(host: Host, interval_s: int, cost_s: float, every: int) -> None:
+    host.process("7")
+    host.cost_s = cost_s
+    source, make, found = opened(host), FrameMaker(), []
+    make.interval_ns = interval_s * 1_000_000_000
+    for _ in range(7):
+        source.read(make)
+        found.append(len(host.reads))
+    assert found == [1 + number // every for number in range(7)]
+    make.is_whole = True
+    source.read(make)
+    assert len(host.reads) == found[-1] + 1, "a reading that has to have everything"
+
+
+def test_however_long_they_take_they_are_read_once_in_a_minute(host: Host) -> None:
+    host.process("7")
+    host.cost_s = 99.0
+    source, found = opened(host), []
+    for _ in range(MAX_EVERY + 1):
+        source.read(FrameMaker())
+        found.append(len(host.reads))
+    assert found == [1] * MAX_EVERY + [2]
+
+
+def test_namespaces_above_the_limit_are_left_out_and_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol_counters, "MAX_NAMESPACES", 2)
+    monkeypatch.setattr(protocol_counters, "SEARCH_EVERY", 1)
+    for pid in ("7", "8", "9"):
+        host.process(pid)
+        host.counts(pid, 0, entries=1)
+    host.counts("self", 0, entries=1)
+    source = opened(host)
+    said, conntrack, _ = source.read(FrameMaker())
+    assert isinstance(said, Status) and isinstance(conntrack, Table)
+    assert (said.state, said.mode) == ("degraded", "summary")
+    assert said.why == "counters of 1 more network namespaces are left out: netconsole reads 2 at most"
+    assert (len(conntrack.rows), conntrack.omitted, len(host.reads)) == (3, 0, 2)
+    assert len(source.read(FrameMaker())) == 2, "said once"
+    shutil.rmtree(host.root / "proc/9")
+    said, *_ = source.read(FrameMaker())
+    assert isinstance(said, Status) and (said.state, said.why) == ("attached", None)
+
+
+def test_how_full_conntrack_is(host: Host) -> None:
+    host.process("7")
+    host.named(b"blue", "7")
+    host.limit("300\n")
+    host.counts("self", 0, entries=100)
+    host.counts("7", 0, entries=0)
+    source = opened(host)
+
+    def shown() -> dict[object, list[object]]:
+        rows = table(source.read(FrameMaker()), "conntrack").rows
+        return {row.labels["netns"]: [row.gauges[name] for name in ("entries", "limit", "full_pct")] for row in rows}
+
+    assert shown() == {"host": [100, 300, 33.3]}, "the other one has had no connection"
+    host.counts("7", 0, entries=3)
+    assert shown() == {"blue": [3, 300, 1.0]}, "what has changed"
+    host.counts("7", 0, entries=0)
+    assert shown() == {"blue": [0, 300, 0.0]}
+    for text in ("0\n", "many\n"):
+        host.limit(text)
+        host.counts("self", 0, entries=len(text))
+        assert shown()["host"] == [len(text), None, None]
+
+
+def test_without_a_cpu_in_its_file_conntrack_has_counted_nothing() -> None:
+    assert dict(parse_conntrack("entries drop\n")) == {"Conntrackentries": 0, "Conntrackdrop": 0}
+    assert dict(parse_conntrack("entries drop\n1 2\n3\n")) == {"Conntrackentries": 3, "Conntrackdrop": 2}
+
+
+def test_what_cannot_be_read_here_is_an_error_and_elsewhere_it_is_left_out(host: Host) -> None:
+    host.process("7")
+    source = opened(host)
+    (host.root / "proc/7/net/snmp").write_text("another layout\n")
+    source.read(FrameMaker())
+    (host.root / "proc/self/net/snmp").unlink()
+    with pytest.raises(SourceError, match=r"^/proc/net: No such file or directory$"):
+        source.read(FrameMaker())
+    with pytest.raises(SourceError, match=r"^/proc/net: No such file or directory$"):
+        ProtocolCounters(host).open()
