@@ -102,6 +102,10 @@ _FREED_WITH = (
 """The first frees a packet's list of fragments (net/core/skbuff.c): what became of the packet is told by whoever freed
 it. The others free what waited in a socket that is closed (net/ipv4/udp.c, af_inet.c)."""
 
+_OF_NO_GROUP = "ip6_mc_input"
+"""It frees, without a reason, what is for a multicast group that this host has not joined (net/ipv6/ip6_input.c): each
+neighbour's reports and solicitations, where the card lets them through."""
+
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
 
@@ -129,6 +133,11 @@ def from_btf(btf: Btf) -> Dict[str, str]:
     return names
 
 
+def values_of(names: Dict[str, str]) -> Dict[str, int]:
+    """Name of a reason → value, of what :func:`from_btf` has found."""
+    return {name: int(value) for value, name in names.items() if value.isdecimal()}
+
+
 class DropReasons:
     """The drop reasons of one kernel, by the names that :func:`from_btf` has found there."""
 
@@ -143,10 +152,12 @@ class DropReasons:
         On a kernel without names (before 5.17) the reason is inferred from the function that dropped. What AF_UNIX
         and AF_VSOCK drop is benign: a message between processes of this host, or between it and a guest, is no packet,
         and who sent it is told. So are the fragments that a packet was put together from: they are freed with it, also
-        when it was received well. And what a socket had not read when it was closed.
+        when it was received well. And what a socket had not read when it was closed, and what is for a multicast group
+        that this host has not joined.
         """
         found = self._labels(reason, location)
-        if location is not None and (location in _FREED_WITH or _OF_NO_NETWORK.match(location)):
+        is_of_no_group = location == _OF_NO_GROUP and found["reason"] in (_NO_REASON, UNKNOWN)
+        if location is not None and (is_of_no_group or location in _FREED_WITH or _OF_NO_NETWORK.match(location)):
             found["class"] = BENIGN
         return found
 
@@ -156,7 +167,7 @@ class DropReasons:
             return _described(inferred, _ovs_class(inferred), INFERRED)
         if not self._has_core_reasons and not reason:
             inferred = _INFERRED.get(location or "")
-            return _described(inferred or "unknown", _CLASSES.get(inferred or "", UNKNOWN), INFERRED)
+            return _described(inferred or UNKNOWN, _CLASSES.get(inferred or "", UNKNOWN), INFERRED)
         name = self._name(reason)
         of_subsystem = reason >> _SUBSYSTEM_SHIFT
         drop_class = _ovs_class(name) if of_subsystem else _CLASSES.get(name, UNKNOWN)

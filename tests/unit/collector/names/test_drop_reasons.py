@@ -48,6 +48,15 @@ def test_what_is_freed_with_a_packet_or_a_socket_is_no_loss_of_its_own() -> None
         assert DropReasons({"2": "NOT_SPECIFIED"}).labels(2, function)["class"] == "benign"
 
 
+def test_what_is_for_a_group_that_nobody_joined_is_no_loss() -> None:
+    """Each IPv6 host tells its groups to all others when a device comes up, and they throw it away."""
+    reasons = DropReasons({"2": "NOT_SPECIFIED", "9": "IP_INADDRERRORS"})
+    assert reasons.labels(2, "ip6_mc_input") == {"reason": "NOT_SPECIFIED", "class": "benign", "provenance": "kernel"}
+    assert reasons.labels(9, "ip6_mc_input")["class"] == "suspicious"
+    assert DropReasons({}).labels(0, "ip6_mc_input")["class"] == "benign"
+    assert DropReasons({}).labels(0, "ip6_input")["class"] == "unknown"
+
+
 class Enums:
     """The BTF of a kernel that has these enums."""
 
