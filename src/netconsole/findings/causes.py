@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from netconsole.findings.match import RANK, Level, Match
+from netconsole.findings.windows import Family
 from netconsole.telemetry.frames import Label
 
 ANYWHERE: tuple[Label, ...] = (None, "")
 """Labels that name no place."""
+TWICE = 2
+LARGER = 2.0
+"""So many times the causes that explain it an effect may be: sources are not read in the same moment."""
 
 
 @dataclass(slots=True)
@@ -32,9 +37,36 @@ class Group:
         places = (self.place, *(match.place or match.labels for match in proofs))
         return any(shares_place(place, there) for place in places for there in (other.place, other.lead.elsewhere))
 
+    def amount(self, unit: str) -> float | None:
+        """How much of its own cause is counted a second, by the source that counts most.
+
+        None where that is not in this unit, or the cause is a state, such as a lost carrier: that explains any amount.
+        """
+        sums: dict[Family, float] = defaultdict(float)
+        for match in self.matches:
+            if match.cause == self.lead.cause:
+                if match.family is None:
+                    return None
+                if match.unit == unit:
+                    sums[match.family] += match.value
+        return max(sums.values(), default=None)
+
+
+def are_enough(causes: Iterable[Group], effect: Group) -> bool:
+    """Whether causes that explain an effect are large enough together. What is no count has no size."""
+    lead = effect.lead
+    known = [cause.amount(lead.unit) for cause in causes]
+    if lead.family is None or None in known:
+        return True
+    largest = max(match.value for match in effect.matches if match.cause == lead.cause and match.unit == lead.unit)
+    return largest <= LARGER * sum(one or 0.0 for one in known)
+
 
 def joined(found: list[Match]) -> list[Group]:
-    """One group for each cause at each place: led by what says most, then by what explains most."""
+    """One group for each cause at each place: led by what says most, then by what explains most.
+
+    An effect that is larger than its causes stays a group of its own. It has to be so twice in a row before it is said.
+    """
     groups: list[Group] = []
     for match in sorted(found, key=lambda one: (-one.specific, one.lasting, RANK[one.level], -one.weight)):
         for group in groups:
@@ -50,8 +82,11 @@ def joined(found: list[Match]) -> list[Group]:
             group = into[id(group)]
         return group
 
+    too_large = _larger_than_their_causes(groups)
     for group in groups:
         for other in groups:
+            if id(other) in too_large:
+                continue
             if id(other) not in into and group.explains(other) and root(group) is not other:
                 into[id(other)] = group
     for other in groups:
@@ -59,6 +94,17 @@ def joined(found: list[Match]) -> list[Group]:
             lead = root(other)
             lead.matches.extend(replace(match, level=lead.lead.level) for match in other.matches)
     return [group for group in groups if id(group) not in into]
+
+
+def _larger_than_their_causes(groups: list[Group]) -> set[int]:
+    found = set()
+    for other in groups:
+        causes = [group for group in groups if group is not other and group.explains(other)]
+        if causes and not are_enough(causes, other):
+            other.matches = [replace(match, needed=max(match.needed, TWICE)) for match in other.matches]
+            other.lead = other.matches[0]
+            found.add(id(other))
+    return found
 
 
 def is_same_place(one: Mapping[str, Label], other: Mapping[str, Label]) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from netconsole.findings.carried import Carried
-from netconsole.findings.causes import Group, is_same_place, joined
+from netconsole.findings.causes import Group, are_enough, is_same_place, joined
 from netconsole.findings.incident import Incident, urgency
 from netconsole.findings.matches import matches
-from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, begin_ns
+from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, begin_ns, could_cause
 from netconsole.findings.saved_log import MAX_SAVED, SavedIncident, saved
 from netconsole.findings.windows import Windows
 from netconsole.probes.manifest import Manifest
@@ -95,7 +95,7 @@ class Incidents:
                 and one.cause == group.lead.cause
                 and is_same_place(one.place, group.place)
             ]
-            if not known and self._explained(group):
+            if not known and self._explained(group, reached):
                 continue
             if not known:
                 self._numbers += 1
@@ -117,17 +117,20 @@ class Incidents:
                 one.since_ns = min(one.since_ns, double.since_ns)
                 self._drop(double)
             for other in [other for other in self._open if not other.ended and group.explains(other.group)]:
+                if _stands_alone(other, groups) or (other.shown and not could_cause(one, group, other)):
+                    continue
                 one.since_ns = min(one.since_ns, other.since_ns)
                 self._drop(other)
         return {number: group for number, group in reached.items() if any(one.number == number for one in self._open)}
 
-    def _explained(self, group: Group) -> bool:
-        """Whether it only follows from an open incident, whose evidence it becomes."""
-        for one in self._open:
-            if not one.ended and one.group.explains(group):
-                one.evidence.update({match.evidence: match for match in group.matches})
-                return True
-        return False
+    def _explained(self, group: Group, reached: Mapping[int, Group]) -> bool:
+        """Whether it only follows from an open incident that is quiet now, whose evidence it becomes."""
+        quiet = [one for one in self._open if not one.ended and one.number not in reached]
+        causes = [one for one in quiet if one.group.explains(group)]
+        if not causes or not are_enough([one.group for one in causes], group):
+            return False
+        causes[0].evidence.update({match.evidence: match for match in group.matches})
+        return True
 
     def _drop(self, one: OpenIncident) -> None:
         """It was never an incident of its own."""
@@ -173,3 +176,8 @@ class Incidents:
             for (family, _), tally in one.tallies.items():
                 for key in tally.rows:
                     self._windows.forget(family, key)
+
+
+def _stands_alone(one: OpenIncident, groups: list[Group]) -> bool:
+    """Whether it goes on with a group of this interval, which is larger than what explains it."""
+    return any(group.lead.cause == one.cause and is_same_place(group.place, one.place) for group in groups)

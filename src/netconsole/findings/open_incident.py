@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from netconsole.findings.causes import ANYWHERE, Group
+from netconsole.findings.causes import ANYWHERE, LARGER, Group
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.of_rules import is_lower_bound
@@ -88,6 +88,12 @@ class OpenIncident:
     def group(self) -> Group:
         """What is known of it, as the matches of one interval are."""
         return Group(self.lead, self.place, [*self.evidence.values()])
+
+    @property
+    def most(self) -> float:
+        """The most that the rows that lead have counted in a second; 0 of what is no count."""
+        tally = self._whole()
+        return tally.peak if tally is not None else 0.0
 
     def take(self, group: Group, state: State, windows: Windows) -> None:
         """The incident goes on with these matches."""
@@ -266,6 +272,12 @@ def _usual_pause(family: Family, tally: _Tally, windows: Windows) -> float | Non
     known = [window for key in tally.rows if (window := windows.of(family).get(key)) is not None]
     ticks = sorted({move.tick for window in known for move in window.moves})
     return (ticks[-1] - ticks[0]) / (len(ticks) - 1) if len(ticks) > 1 else None
+
+
+def could_cause(one: OpenIncident, group: Group, other: OpenIncident) -> bool:
+    """Whether ``one``, which goes on with ``group``, was ever large enough for the most that ``other`` lost."""
+    now = group.amount(other.lead.unit)
+    return now is None or other.most <= LARGER * max(now, one.most)
 
 
 def begin_ns(match: Match, state: State, windows: Windows, now_ns: int) -> int:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.findings.causes import is_same_place, shares_place
+from netconsole.findings.causes import Group, are_enough, is_same_place, shares_place
 from netconsole.findings.incidents import Incidents
+from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.open_incident import LEAVES_AFTER
+from netconsole.findings.windows import Family
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry import frames
@@ -225,3 +227,45 @@ def test_what_a_full_qdisc_refuses_is_one_incident_with_what_protocols_count_of_
     found = incidents.update(stream.state)
     assert sorted(one.cause for one in found) == causes
     assert found[0].sentence.startswith("eth0: tbf of 4 Mbit/s drops 120 packets/s")
+
+
+def group(*matches: tuple[str, Level, float, str, Family | None]) -> Group:
+    made = [
+        Match(Evidence("table", "p"), cause, level, lambda *_: "", value, 0.0, unit=unit, family=family)
+        for cause, level, value, unit, family in matches
+    ]
+    return Group(made[0], {}, made)
+
+
+DROPPED, COUNTED = Family("p", "drops", "count"), Family("q", "drops", "count")
+
+
+def test_a_group_is_as_urgent_as_its_most_urgent_match() -> None:
+    assert group(("a", "?", 1, "", None), ("a", "!!", 1, "", None), ("a", "!", 1, "", None)).level == "!!"
+
+
+def test_the_amount_of_a_cause_is_what_the_source_counts_that_counts_most() -> None:
+    """Two sources count the same packets; the rows of one do not."""
+    of_both = group(
+        ("a", "!", 30, "packets", DROPPED), ("a", "!", 25, "packets", DROPPED), ("a", "!", 50, "packets", COUNTED),
+        ("b", "!", 900, "packets", COUNTED), ("a", "!", 700, "bytes", COUNTED),
+    )  # fmt: skip
+    assert of_both.amount("packets") == 55
+    assert of_both.amount("bytes") == 700 and of_both.amount("runs") is None
+    assert group(("a", "!", 30, "packets", DROPPED), ("a", "!", 1, "", None)).amount("packets") is None
+
+
+@pytest.mark.parametrize(("lost", "enough"), [(110, True), (110.1, False)])
+def test_causes_are_enough_for_twice_of_what_they_count_together(lost: float, enough: bool) -> None:
+    causes = [group(("a", "!", 30, "packets", DROPPED)), group(("c", "!", 25, "packets", DROPPED))]
+    effect = group(("b", "!", 1, "packets", COUNTED), ("b", "!", lost, "packets", COUNTED))
+    assert are_enough(causes, effect) is enough
+    assert are_enough([*causes, group(("d", "!", 1, "", None))], effect), "a state explains any amount"
+
+
+def test_only_what_proves_the_effect_itself_has_to_be_explained() -> None:
+    causes = [group(("a", "!", 30, "packets", DROPPED))]
+    effect = group(
+        ("b", "!", 60, "packets", COUNTED), ("c", "!", 900, "packets", COUNTED), ("b", "!", 900, "bytes", COUNTED)
+    )
+    assert are_enough(causes, effect)

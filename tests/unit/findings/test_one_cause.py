@@ -45,8 +45,12 @@ class Watched:
         self._incidents = Incidents({probe: catalogue.shipped(probe) for probe in PROBES})
         self._totals: Counter[tuple[Any, ...]] = Counter()
 
-    def interval(self, *moves: tuple[tuple[str, str, str], Mapping[str, Any], int]) -> list[Incident]:
-        """The incidents after a second in which these rows moved."""
+    def interval(
+        self,
+        *moves: tuple[tuple[str, str, str], Mapping[str, Any], int],
+        gauges: Mapping[tuple[str, str], Mapping[str, int]] | None = None,
+    ) -> list[Incident]:
+        """The incidents after a second in which these rows moved; ``gauges`` of all rows of a probe's table."""
         tables = {(probe, table) for (probe, table, _), _, _ in moves}
         for probe, table in tables:
             rows: dict[tuple[Any, ...], tuple[Mapping[str, Any], dict[str, Count]]] = {}
@@ -56,7 +60,8 @@ class Watched:
                     self._totals[family, key] += delta
                     counts = rows.setdefault(key, (labels, {}))[1]
                     counts[family[2]] = Count(delta=delta, total=self._totals[family, key])
-            listed = [Row(labels=dict(labels), counts=counts) for labels, counts in rows.values()]
+            more: dict[str, int | float | None] = dict((gauges or {}).get((probe, table), {}))
+            listed = [Row(labels=dict(labels), counts=counts, gauges=more) for labels, counts in rows.values()]
             stamp = self._stream.stamp(probe)
             self._stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=listed))
         self._stream.end()
@@ -143,3 +148,56 @@ def test_what_no_device_explains_is_said_of_its_namespace_and_counted_once() -> 
     assert told([one]) == {"75/s (netns red): not sent (IpOutDiscards)": ("send-refused", 150)}
     (one,) = Watched().interval((COUNTERS, REFUSED, 70))
     assert told([one]) == {"70/s (netns red): not sent: no room (UdpSndbufErrors)": ("udp-send-refused", 70)}
+
+
+def causes(found: Sequence[Incident]) -> set[str]:
+    return {one.cause for one in found if one.ended_ns is None}
+
+
+@pytest.mark.parametrize(("refused", "expected"), [(200, {"qdisc-drops"}), (201, {"qdisc-drops", "udp-send-refused"})])
+def test_a_cause_explains_up_to_twice_what_it_counts_and_no_more(refused: int, expected: set[str]) -> None:
+    watched, lost = Watched(), [(QDISC, shaped("eth0"), 100), (COUNTERS, REFUSED, refused)]
+    assert causes(watched.interval(*lost)) == {"qdisc-drops"}, "sources are not read in the same moment"
+    for _ in range(2):
+        found = watched.interval(*lost)
+        assert causes(found) == expected
+    assert {one.cause: one.total for one in found} == {
+        cause: 300 if cause == "qdisc-drops" else 3 * refused for cause in expected
+    }
+
+
+def test_several_causes_explain_together_what_none_of_them_does() -> None:
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((QDISC, shaped("eth0"), 100), (QDISC, shaped("eth1"), 100), (COUNTERS, REFUSED, 400))
+    assert causes(found) == {"qdisc-drops"} and [one.total for one in found] == [300, 300]
+
+
+def test_what_was_larger_than_a_cause_that_comes_later_stays() -> None:
+    watched = Watched()
+    for _ in range(3):
+        watched.interval((COUNTERS, REFUSED, 10_000))
+    both = [(QDISC, shaped("eth0"), 100), (COUNTERS, REFUSED, 100)]
+    found = watched.interval(*both)
+    assert {one.cause: one.total for one in found} == {"qdisc-drops": 100, "udp-send-refused": 30_100}
+    for _ in range(LEAVES_AFTER + 1):
+        found = watched.interval((QDISC, shaped("eth0"), 100), (COUNTERS, REFUSED, 0))
+    assert {one.cause: one.ended_ns is None for one in found} == {"qdisc-drops": True, "udp-send-refused": False}
+
+
+def test_a_large_effect_that_becomes_as_small_as_its_cause_keeps_what_it_lost() -> None:
+    watched = Watched()
+    for _ in range(3):
+        watched.interval((QDISC, shaped("eth0"), 100), (COUNTERS, REFUSED, 5000))
+    found = watched.interval((QDISC, shaped("eth0"), 100), (COUNTERS, REFUSED, 100))
+    assert {one.cause: one.total for one in found} == {"qdisc-drops": 400, "udp-send-refused": 15_100}
+
+
+def test_a_lost_carrier_explains_any_number_of_packets() -> None:
+    """It is a state, and what is counted without it may only just have begun."""
+    link = {**shaped("eth0"), "qdisc": "noqueue"}
+    lost = (("link_rates", "links", "lost_without_carrier"), link, 10)
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((QDISC, link, 300), lost, gauges={("link_rates", "links"): {"carrier_lost": 1}})
+    assert [one.cause for one in found] == ["no-carrier"]
