@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.path_cost import Timing
+from bench.path_cost import STATISTICS_MS, Timing
 from tests.support.live.network import Namespace, Wire
 
 PROBE = "flow_top"
@@ -104,11 +104,11 @@ def measure(collector: Timing, load: Load) -> bool:
     missing = [1 - row.counts["packets"] / heavy for row in listed]
     bounds = [int(row.gauges["missed"] or 0) for row in listed]
     at_most = max((int(row.gauges["at_most"] or 0) for row in collector.rows(PROBE, "cpus")), default=0)
-    collector.statistics(wanted=True)
+    collector.statistics(STATISTICS_MS)
     load.send()
     collector.settle()
     runs = {name: time_ns / count for name, (count, time_ns) in collector.runs.items() if count}
-    collector.statistics(wanted=False)
+    collector.statistics(0)
     collector.command(command="unload", probe=PROBE)
     print(
         f"| {load.title} | {sent:,} | {counted[0]:,} · {counted[1]:,} "
@@ -130,7 +130,7 @@ def main() -> int:
             stack.callback(end.remove)
         wire = Wire(*ends)
         collector = stack.enter_context(closing(Timing()))
-        collector.statistics(wanted=False)
+        collector.statistics(0)
         print("| load | sent | counted out · in | heavy flows listed | not listed: at most | packets/s | ns a run |")
         print("|---|---|---|---|---|---|---|")
         loads = [Load(wire, flows, vxlan=vxlan) for vxlan in (False, True) for flows in options.flows]

@@ -5,8 +5,9 @@ flow. In the storm at most 64 packets wait for their answer, so its rate is that
 repeated a few times, and the least disturbed repetition counts. Flows are removed before each turn, and are not
 revalidated during it. A pair is a turn with the probe and one without, in changing order. Between them, the probe is
 only attached or detached. Prints the share of its speed that the datapath keeps (median of all pairs, with its 95 %
-interval), and the kernel's nanoseconds for an upcall. Checks nothing. The lab is an emulated machine: ratios carry over
-to real machines, times do not.
+interval), and the kernel's nanoseconds for an upcall. In the modes "governed" the console's own governor first finds
+the share of the time that keeps the budget of the profile summary under the load of the probe's target. Checks nothing.
+The lab is an emulated machine: ratios carry over to real machines, times do not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import math
 import statistics
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
+from netconsole_collector.probe.config import SEEN_PCT
 from tests.lab.collector import INTERVAL_MS, InsideMeasurement
+from tests.lab.governed import found_by_governor
 from tests.lab.kernels.fetch import kernels
 from tests.lab.machine.errors import LabUnavailable
 from tests.lab.network.testbed import BRIDGE, CLOCK_OF_REAL_MACHINES, Testbed
@@ -41,8 +45,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "all of them": PROBES,
     "ovs_upcalls, a tenth of the time": ("ovs_upcalls",),
     "host_path, a tenth of the time": ("host_path",),
+    **{f"{name}, governed": (name,) for name in PROBES},
 }
 SAMPLED, SAMPLED_PCT = ", a tenth of the time", 10
+GOVERNED = ", governed"
 SAMPLED_SLICES = 60
 """Of a turn, with them or without: more than a period of the sampler, in which all slices count alike."""
 KNOBS = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
@@ -51,6 +57,7 @@ SLICES = 5
 STORM, WAITING = 1000, 64
 ALONE = 50
 KNOWN = 1000
+LOADS = 10
 WARM = 200
 """New flows after each change, not counted: the emulator translates changed code anew when it comes to it."""
 SUMMARY, COUNTERS, DETACHED = "summary", "counters", "details"
@@ -134,6 +141,12 @@ class Traffic:
         columns = list(zip(*slices, strict=True))
         return Turn(*map(statistics.fmean, columns)) if sampled else Turn(*map(min, columns))
 
+    def load(self, name: str) -> None:
+        """Some seconds of what the target of a probe is about: new flows, or packets of a known one."""
+        self._hypervisor.run("ovs-appctl", "revalidator/purge")
+        for _ in range(LOADS):
+            self.new_flows(STORM) if name == "ovs_upcalls" else self._send(LOADS * KNOWN, WAITING, 0)
+
     def new_flows(self, count: int, waiting: int = WAITING) -> float:
         """The time for each of so many."""
         return self._send(count, waiting, 1)
@@ -148,12 +161,12 @@ class Collector(InsideMeasurement):
 
     def __init__(self, bed: Testbed) -> None:
         self._runs: dict[str, tuple[int, int]] = {}
-        self._sampled = False
+        self._seen_pct = 100
         super().__init__(bed.hypervisor)
-        self._statistics(wanted=False)
+        self.statistics(0)
 
-    def load_detached(self, name: str, sampled: bool) -> None:
-        self._sampled = sampled
+    def load_detached(self, name: str, seen_pct: int) -> None:
+        self._seen_pct, sampled = seen_pct, seen_pct < 100
         manifest = catalogue.shipped(name)
         spec = copy.deepcopy(dict(manifest.raw))
         modes = [SUMMARY] if sampled and COUNTERS not in manifest.modes else [COUNTERS, SUMMARY]
@@ -189,11 +202,12 @@ class Collector(InsideMeasurement):
 
     def run_times(self, traffic: Traffic) -> str:
         """What the programs take of an upcall: the clock readings of the statistics themselves are in it."""
-        self._statistics(wanted=True)
+        self.statistics(STATISTICS_MS)
+        self._runs.clear()
         self._read_every(ATTENDED_MS)
         traffic.new_flows(STORM)
         self.settle()
-        self._statistics(wanted=False)
+        self.statistics(0)
         self._read_every(ALONE_MS)
         programs = [
             f"{name} {ns / runs:.0f} x {runs / STORM:.2g}" for name, (runs, ns) in sorted(self._runs.items()) if runs
@@ -202,16 +216,11 @@ class Collector(InsideMeasurement):
         return f"{whole_ns / NS_PER_US:.1f} us: {', '.join(programs)}"
 
     def _knobs(self, name: str, mode: str) -> dict[str, frames.Scalar]:
-        seen: dict[str, frames.Scalar] = {"seen_pct": SAMPLED_PCT} if self._sampled and mode != DETACHED else {}
+        seen: dict[str, frames.Scalar] = {SEEN_PCT: self._seen_pct} if self._seen_pct < 100 and mode != DETACHED else {}
         return {**catalogue.shipped(name).knobs, **KNOBS.get(name, {}), **seen}
 
     def _read_every(self, ms: int) -> None:
         self.command(command="interval", ms=ms)
-
-    def _statistics(self, *, wanted: bool) -> None:
-        self.command(command="statistics", window_ms=STATISTICS_MS * wanted, every_ms=STATISTICS_MS)
-        if wanted:
-            self._runs.clear()
 
     def _fold(self, frame: frames.AnyFrame) -> None:
         super()._fold(frame)
@@ -223,11 +232,12 @@ class Collector(InsideMeasurement):
 
 
 def measure(
-    collector: Collector, traffic: Traffic, names: Sequence[str], mode: str, pairs: int, sampled: bool = False
+    collector: Collector, traffic: Traffic, names: Sequence[str], mode: str, pairs: int, seen_pct: int = 100
 ) -> str:
     """The columns of one row."""
+    sampled = seen_pct < 100
     for name in names:
-        collector.load_detached(name, sampled)
+        collector.load_detached(name, seen_pct)
     collector.alone()
     attached = False
 
@@ -289,8 +299,16 @@ def main() -> None:
         print("|---|---|---|---|---|---|", flush=True)
         for title in options.only:
             mode = COUNTERS if title.endswith("counters alone") else SUMMARY
-            columns = measure(collector, traffic, GROUPS[title], mode, options.pairs, title.endswith(SAMPLED))
-            print(f"| {title} | {columns} |", flush=True)
+            seen_pct = SAMPLED_PCT if title.endswith(SAMPLED) else 100
+            if title.endswith(GOVERNED):
+                (name,) = GROUPS[title]
+                found = found_by_governor(bed.hypervisor, {name: KNOBS.get(name, {})}, partial(traffic.load, name))
+                mode, seen_pct = found[name]
+                if mode == "off":
+                    print(f"| {title}: detached | | | | | |", flush=True)
+                    continue
+            columns = measure(collector, traffic, GROUPS[title], mode, options.pairs, seen_pct)
+            print(f"| {title}: {mode}, {seen_pct} % of the time | {columns} |", flush=True)
         collector.close()
 
 

@@ -86,9 +86,10 @@ class Timing(Measurement):
 
     runs: dict[str, tuple[int, int]]
 
-    def statistics(self, *, wanted: bool) -> None:
+    def statistics(self, window_ms: int) -> None:
+        """From here on, runs are those that are added."""
         self.runs = {}
-        self.command(command="statistics", window_ms=STATISTICS_MS * wanted, every_ms=STATISTICS_MS)
+        super().statistics(window_ms)
 
     def _fold(self, frame: frames.AnyFrame) -> None:
         super()._fold(frame)
@@ -124,11 +125,11 @@ class Probes:
 
     def run_times(self, window: Window) -> str:
         """Nanoseconds of a run, and runs, by program; their own 60 to 70 ns are in them."""
-        self.collector.statistics(wanted=True)
+        self.collector.statistics(STATISTICS_MS)
         window()
         self.collector.settle()
         runs = self.collector.runs
-        self.collector.statistics(wanted=False)
+        self.collector.statistics(0)
         return ", ".join(f"{name} {ns / count:.0f} ns x {count}" for name, (count, ns) in runs.items() if count)
 
     def load(self) -> None:
@@ -163,7 +164,7 @@ def measure(rounds: int, groups: dict[str, list[str]]) -> None:
         echo = host.b.start(ECHO, cpus[-1], ECHO_PORT)
         with program(receiver), program(sender), program(echo):
             collector = Timing()
-            collector.statistics(wanted=False)
+            collector.statistics(0)
             clock = ~sender.pid << 3 | _CPUCLOCK_SCHED
 
             def cpu_ns() -> float:

@@ -4,7 +4,9 @@ Rates and worker CPU are from a peer that only drives vhost-net (tests/lab/netwo
 Beside them are the rate and the round trip of a nested guest, whose kicks go through KVM. Prints the ratio of a phase
 with the probe to the mean of the phases without it before and after, and the kernel's nanoseconds per run and packet.
 Checks nothing. "nothing" is the noise of the measurement. "empty" is the cost of being called: programs that return at
-once, on every hook of these probes. The lab is an emulated machine: ratios carry over to real machines, times do not.
+once, on every hook of these probes. For "governed" the console's own governor first finds the share of the time that
+keeps the budget of the profile summary. The lab is an emulated machine: ratios carry over to real machines, times do
+not.
 
 A run can be short: `--only vhost_queues --keep FILE` adds its rounds to those in FILE, and prints the table of all of
 them. `--table --keep FILE` only prints the table.
@@ -18,6 +20,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -27,6 +30,7 @@ from netconsole.probes import catalogue
 from netconsole.probes.includes import behind_headers
 from netconsole.telemetry import frames
 from tests.lab.collector import InsideMeasurement
+from tests.lab.governed import Setting, found_by_governor
 from tests.lab.kernels.fetch import kernels
 from tests.lab.machine.errors import LabError, LabUnavailable
 from tests.lab.network.peer import FAR, Peer
@@ -43,8 +47,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "vhost_queues, a tenth of the time": ("vhost_queues",),
     "tun_queues, a tenth of the time": ("tun_queues",),
     "all, a tenth of the time": PROBES,
+    "vhost_queues, governed": ("vhost_queues",),
+    "all, governed": PROBES,
 }
 SAMPLED, SAMPLED_PCT = ", a tenth of the time", 10
+GOVERNED = ", governed"
 SAMPLED_SLICES = 10
 """Of a phase with them, and of those beside it: two periods of the sampler, in which all slices count alike."""
 SLICES = 3
@@ -52,6 +59,8 @@ SLICES = 3
 LOST_AT_MOST = 3
 PACKETS = 4000
 FROM_GUEST = 2000
+FLOODS = 50
+"""So many times as many packets in one go, for the governor: its figures are of short moments."""
 PINGS = 15
 PACKETS_OF_PHASE = SLICES * (2 * PACKETS + FROM_GUEST + 2 * PINGS)
 STATISTICS_MS = 1000
@@ -124,13 +133,17 @@ class Traffic:
             return Slice(*map(statistics.fmean, zip(*(self._slice() for _ in range(SAMPLED_SLICES)), strict=True)))
         return Slice(*map(min, zip(*(self._slice() for _ in range(SLICES)), strict=True)))
 
+    def flood(self, count: int = PACKETS) -> int:
+        """Packets to the peer, which the targets are about. Returns how long it took, in ns."""
+        self._flooder.write(f"{count}\n".encode())
+        return int(self._flooder.wait_for(b"\n"))
+
     def _slice(self) -> Slice:
         start = self._cpu_ns(self._worker)
         sending_ns = self._peer.send(PACKETS)
         sent = self._cpu_ns(self._worker)
         before = self._peer.used()
-        self._flooder.write(f"{PACKETS}\n".encode())
-        flood_ns = int(self._flooder.wait_for(b"\n"))
+        flood_ns = self.flood()
         received_ns = self._cpu_ns(self._worker) - sent
         received = max(1, self._peer.used() - before)
         start_of_guest = self._cpu_ns(self._worker_of_guest)
@@ -158,20 +171,25 @@ class Collector(InsideMeasurement):
 
     def __init__(self, bed: Testbed) -> None:
         self.runs: dict[str, list[int]] = {}
+        self.loaded: Sequence[str] = ()
+        """By :meth:`load_group`."""
+        self.settings: dict[str, Setting] = {}
+        """What the governor has found."""
         super().__init__(bed.hypervisor)
-        self.statistics(False)
-
-    def statistics(self, wanted: bool) -> None:
-        self.command(command="statistics", window_ms=STATISTICS_MS * wanted, every_ms=STATISTICS_MS)
+        self.statistics(0)
         self.runs.clear()
 
     def load_group(self, title: str) -> None:
+        self.loaded = GROUPS[title]
         if title == "empty":
             self._load_empty()
             return
-        knobs = {"seen_pct": SAMPLED_PCT} if title.endswith(SAMPLED) else {}
+        settings = dict.fromkeys(GROUPS[title], ("summary", SAMPLED_PCT if title.endswith(SAMPLED) else 100))
+        if title.endswith(GOVERNED):
+            settings = {name: how for name, how in self.settings.items() if how[0] != "off"}
+            self.loaded = tuple(settings)
         with ThreadPoolExecutor() as pool:  # the collector compiles two at once
-            list(pool.map(lambda name: self.load(name, "summary", **knobs), GROUPS[title]))
+            list(pool.map(lambda name: self.load(name, settings[name][0], seen_pct=settings[name][1]), settings))
 
     def _load_empty(self) -> None:
         hooks: dict[str, dict[str, Any]] = {}
@@ -201,21 +219,26 @@ class Collector(InsideMeasurement):
                 known[1] += program.run_time_ns or 0
 
 
-def measure(collector: Collector, traffic: Traffic, title: str, rounds: int, keep: Path) -> None:
+def measure(bed: Testbed, collector: Collector, traffic: Traffic, title: str, rounds: int, keep: Path) -> None:
     """Adds the ratios of each round to the file, and what the programs took in a phase behind the last one.
 
     Nested KVM now and then loses a guest, or an interrupt of it (l2.py): then the round is another one.
     """
     done = lost = 0
+    collector.settings = {}
     while done < rounds:
         try:
+            if title.endswith(GOVERNED) and not collector.settings:
+                traffic.touch()
+                flood = partial(traffic.flood, FLOODS * PACKETS)
+                collector.settings = found_by_governor(bed.hypervisor, {one: {} for one in GROUPS[title]}, flood)
             line = one_round(collector, traffic, title, last=done == rounds - 1)
         except (LabError, AssertionError) as error:
             lost += 1
             if lost > LOST_AT_MOST:
                 raise
             print(f"{title}: once more, for {str(error).partition(chr(10))[0]}", file=sys.stderr, flush=True)
-            collector.statistics(False)
+            collector.statistics(0)
             traffic.revive()
         else:
             done += 1
@@ -225,14 +248,14 @@ def measure(collector: Collector, traffic: Traffic, title: str, rounds: int, kee
 
 def one_round(collector: Collector, traffic: Traffic, title: str, last: bool) -> dict[str, Any]:
     """A phase with the probes between two without: as the file has it."""
-    is_sampled = title.endswith(SAMPLED)
+    is_sampled = title.endswith((SAMPLED, GOVERNED))
     before = traffic.phase(True) if is_sampled else traffic.without or traffic.phase()
     traffic.without = None
     try:
         collector.load_group(title)
         traffic.touch()
         during = traffic.phase(is_sampled)
-        for name in GROUPS[title]:
+        for name in collector.loaded:
             status = collector.statuses[name]
             if status.state != "attached":
                 raise SystemExit(
@@ -240,9 +263,10 @@ def one_round(collector: Collector, traffic: Traffic, title: str, last: bool) ->
                 )
         told = programs(collector, traffic, title) if last and GROUPS[title] and not is_sampled else {}
         if is_sampled:
-            told = {"unseen_ms": [collector.cost(name).ledger["unseen_ms"].total for name in GROUPS[title]]}
+            told = {"unseen_ms": [collector.cost(name).ledger["unseen_ms"].total for name in collector.loaded]}
+            told["settings"] = [f"{name}: {how}" for name, how in collector.settings.items()]
     finally:
-        for name in GROUPS[title]:
+        for name in collector.loaded:
             collector.command(command="unload", probe=name)
     after = traffic.phase(is_sampled)
     traffic.without = None if is_sampled else after
@@ -252,11 +276,11 @@ def one_round(collector: Collector, traffic: Traffic, title: str, last: bool) ->
 
 def programs(collector: Collector, traffic: Traffic, title: str) -> dict[str, Any]:
     """Runs and ns of each program in a phase of its own, for the statistics cost time; and events submitted."""
-    collector.statistics(True)
+    collector.statistics(STATISTICS_MS)
     traffic.phase()
     collector.settle()
     runs = {name: counted for name, counted in collector.runs.items() if counted[0]}
-    collector.statistics(False)
+    collector.statistics(0)
     costs = [collector.cost(name) for name in GROUPS[title]]
     submitted = sum(cost.events["submitted"].total for cost in costs if cost.events)
     return {"programs": runs, "submitted": submitted}
@@ -273,6 +297,8 @@ def show(keep: Path) -> None:
         if rounds:
             print(f"| {title} | {len(rounds)} | {' | '.join(map(shown, zip(*rounds, strict=True)))} |")
     for line in lines:
+        if line.get("settings"):
+            print(f"{line['with']}: {'; '.join(line['settings'])}")
         if "programs" in line:
             each = (f"{name} {ns / count:,.0f} ns x {count}" for name, (count, ns) in sorted(line["programs"].items()))
             runs, ns = (sum(column) / PACKETS_OF_PHASE for column in zip(*line["programs"].values(), strict=True))
@@ -304,7 +330,7 @@ def main() -> None:
             traffic, collector = Traffic(bed, peer), Collector(bed)
             collector.kprobes = options.kprobes
             for title in options.only:
-                measure(collector, traffic, title, options.rounds, options.keep)
+                measure(bed, collector, traffic, title, options.rounds, options.keep)
                 print(f"{title}: measured", flush=True)
             collector.close()
     show(options.keep)

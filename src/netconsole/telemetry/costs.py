@@ -13,6 +13,9 @@ from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_SAMPLES, UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 
 MAX_PROGRAMS = 64
+UNSEEN_NS = {"raw_tracepoint": 30, "fentry": 35, "fexit": 60, "kprobe": 90, "kretprobe": 155}
+"""What a run costs beyond what the kernel's statistics say of it, by the kind of its hook: an estimate
+(docs/design/overhead.md)."""
 
 
 class ProgramCost(SavedValues):
@@ -41,8 +44,22 @@ class ProgramCost(SavedValues):
 
     @property
     def cpu_pct(self) -> float | None:
-        """Share of one core over all windows, in percent; None before the first window."""
-        return 100 * self.run_time_ns / self.window_ns if self.window_ns else None
+        """Share of one core over all windows, calling it included, in percent; None before the first window."""
+        return self._pct(self.run_count, self.run_time_ns, self.window_ns) if self.window_ns else None
+
+    def apply(self, sent: frames.Program, window_ns: int) -> None:
+        """Take over the figures of a window; one of 0 has none."""
+        self.attach, self.missed = sent.attach, sent.missed
+        if window_ns > 0:
+            self.window_ns += window_ns
+            self.run_count += sent.run_count
+            self.run_time_ns += sent.run_time_ns
+            self.last_ns_per_run = sent.run_time_ns / sent.run_count if sent.run_count else None
+            self.last_cpu_pct = self._pct(sent.run_count, sent.run_time_ns, window_ns)
+
+    def _pct(self, runs: int, time_ns: int, window_ns: int) -> float:
+        unseen_ns = runs * UNSEEN_NS.get(self.attach.partition(":")[0], 0)
+        return 100 * (time_ns + unseen_ns) / window_ns
 
 
 class ProbeCost(Saved):
@@ -52,7 +69,8 @@ class ProbeCost(Saved):
     estimated: bool = False
     elapsed_ns: Natural = 0
     kernel_cpu_pct: float | None = None
-    """In-kernel time in the last statistics window, in percent of one core; None before the first window."""
+    """In-kernel time in the last statistics window, calling the programs included, in percent of one core; None before
+    the first window."""
     maps_kb: Natural | None = None
     events: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
     ledger: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
@@ -75,14 +93,9 @@ class ProbeCost(Saved):
         total: float | None = None
         for sent in frame.programs[:MAX_PROGRAMS]:
             program = self.programs.setdefault(sent.name, ProgramCost(sent.name, sent.attach))
-            program.attach, program.missed = sent.attach, sent.missed
+            program.apply(sent, window_ns)
             if window_ns > 0:
-                program.window_ns += window_ns
-                program.run_count += sent.run_count
-                program.run_time_ns += sent.run_time_ns
-                program.last_ns_per_run = sent.run_time_ns / sent.run_count if sent.run_count else None
-                program.last_cpu_pct = 100 * sent.run_time_ns / window_ns
-                total = (total or 0.0) + program.last_cpu_pct
+                total = (total or 0.0) + (program.last_cpu_pct or 0.0)
         if frame.statistics is not None and window_ns > 0:
             self.estimated = frame.statistics.estimated or window_ns < frame.statistics.interval_ns
             self.kernel_cpu_pct = total or 0.0

@@ -30,7 +30,8 @@ from tests.support.live.governed import LIMIT_S, GovernedSession
 from tests.support.live.network import Namespace
 from tests.support.live.storm import Storm
 
-pytestmark = pytest.mark.costs
+costs = pytest.mark.costs
+"""For those that hold figures of cost. The others count, whatever else goes on."""
 
 PROBE = "kernel_drops"
 EVENTS_PER_S = 100
@@ -73,6 +74,7 @@ class Interval:
     length_s: float
     windows_ns: int
     """Statistics windows until then."""
+    mode: Mode
 
 
 class Watched(GovernedSession):
@@ -107,7 +109,8 @@ class Watched(GovernedSession):
                 windows_ns = sum(program.window_ns for program in probe.cost.programs.values())
                 drops = probe.counters["drops"].count.delta or 0
                 at_s = (state.collector.closed_mono_ns or 0) / 1e9
-                self.intervals.append(Interval(at_s, kernel_pct, events, drops, interval_ns / 1e9, windows_ns))
+                length_s = interval_ns / 1e9
+                self.intervals.append(Interval(at_s, kernel_pct, events, drops, length_s, windows_ns, probe.mode))
 
     def wait(self, intervals: int) -> None:
         """Await so many intervals more; the second begins after now."""
@@ -141,7 +144,7 @@ class Watched(GovernedSession):
 
 @pytest.fixture(scope="module")
 def budgets_pct() -> dict[Mode, float]:
-    """Those that were measured: the machine does hardly anything else meanwhile (Makefile), so that one a mode does."""
+    """Those that were measured: the machine does hardly anything else meanwhile (Makefile), so that once does."""
     return {}
 
 
@@ -151,30 +154,33 @@ def governed(
 ) -> Iterator[Watched]:
     mode: Mode = request.param
     if mode not in budgets_pct or getattr(request.node, "execution_count", 1) > 1:
-        budgets_pct[mode] = measured_budget_pct(tmp_path, namespace, mode)
+        budgets_pct.update(measured_budgets_pct(tmp_path, namespace))
     with Watched(tmp_path, namespace.inode, BUDGET % budgets_pct[mode], mode=mode) as watched:
         yield watched
 
 
-def measured_budget_pct(directory: Path, namespace: Namespace, mode: Mode) -> float:
-    """Halfway between what the storm costs if nobody does anything about it, and to count it."""
+def measured_budgets_pct(directory: Path, namespace: Namespace) -> dict[Mode, float]:
+    """By mode: halfway between what the storm costs if nobody does anything about it, and to count it."""
+    modes: tuple[Mode, ...] = ("details", "summary", "counters")
     with (
         pytest.MonkeyPatch.context() as patch,
-        Watched(directory, namespace.inode, mode=mode, interval_s=FIGURE_S) as watched,
+        Watched(directory, namespace.inode, interval_s=FIGURE_S) as watched,
         Storm(namespace, STORM_PER_S),
     ):
         # Windows as the governor has them, but as many in half a second as it has in one.
         patch.setattr(commands, "OFTEN_EVERY_MS", round(FIGURE_S * 1000 / FIGURE_WINDOWS))
         watched.session.sample_often(True)
         watched.until(lambda _: bool(watched.intervals and watched.intervals[-1].drops))
-        storm_pct = watched.measured_pct()
-        counters: Future[None] = watched.session.set(PROBE, "counters")
-        counters.result(LIMIT_S)
-        counting_pct = watched.measured_pct()
-    print(f"the storm costs {storm_pct:.2f} % in {mode}, {counting_pct:.2f} % to count")
-    return (storm_pct + counting_pct) / 2
+        storm_pct: dict[Mode, float] = {}
+        for mode in modes:
+            change: Future[None] = watched.session.set(PROBE, mode)
+            change.result(LIMIT_S)
+            storm_pct[mode] = watched.measured_pct()
+    print("the storm costs", *(f"{pct:.2f} % in {mode}" for mode, pct in storm_pct.items()))
+    return {mode: (pct + storm_pct["counters"]) / 2 for mode, pct in storm_pct.items()}
 
 
+@costs
 def test_a_storm_is_soon_within_the_budget_and_details_come_back_after_it(
     governed: Watched, namespace: Namespace
 ) -> None:
@@ -221,12 +227,19 @@ def is_as_asked_for(state: State) -> bool:
 
 
 def late_excesses(intervals: Sequence[Interval], limit_pct: float) -> list[float]:
-    """Of every two seconds in a row after the first two such windows, what is over the limit."""
-    late = [one.kernel_pct for one in intervals[2 * FIRST_WINDOWS + 1 :]]
+    """Of every two seconds in a row after the first two such windows, what is over the limit.
+
+    While it only counts there is nothing more to give up: a second of a slow machine may cost more than counting did
+    when the budget was chosen, but not most of them.
+    """
+    late = intervals[2 * FIRST_WINDOWS + 1 :]
     assert len(late) >= 2
-    return [mean for mean in map(fmean, pairwise(late)) if mean > limit_pct]
+    assert median(one.kernel_pct for one in late) <= limit_pct
+    pairs = [pair for pair in pairwise(late) if any(one.mode != "counters" for one in pair)]
+    return [mean for one, other in pairs if (mean := fmean((one.kernel_pct, other.kernel_pct))) > limit_pct]
 
 
+@costs
 @pytest.mark.parametrize("governed", ["summary"], indirect=True)
 def test_a_storm_under_calm_statistics_is_measured_and_answered_as_soon(
     governed: Watched, namespace: Namespace
@@ -332,6 +345,7 @@ def test_the_circuit_breaker_holds_while_the_collector_is_stopped(tmp_path: Path
     assert breaker and unlisted
 
 
+@costs
 def test_and_keeps_the_budget_by_the_time_that_runs_take(governed: Watched, namespace: Namespace) -> None:
     limit_pct = governed.enforcer.profile.budget.kernel_cpu_pct
     assert limit_pct

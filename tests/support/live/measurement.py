@@ -29,9 +29,10 @@ LIMIT_S = 120.0
 INTERVAL_MS = 100 if IS_EMULATED else 50
 """An emulated machine would do little else."""
 SEEN = 0.9
-"""Kernels exist, the one of CI among them, that under load now and then run no BPF program for milliseconds, whatever
-it is attached to: what is sent meanwhile is in no probe's counts. So much at least is seen of what takes longer; what
-is over in a moment is counted exactly, at the second attempt if need be (conftest.py)."""
+"""Kernels exist, the one of CI among them, that run no BPF program while a thread of init is on the CPU, whatever it is
+attached to: packets of a timer or softirq that comes just then are in no probe's counts. So much at least is seen of
+what takes longer; what is over in a moment is counted exactly, at the second attempt if need be (conftest.py), and what
+waits in a queue by a sender that keeps init away (LINGER of network.py)."""
 
 Labels = Mapping[str, frames.Label]
 Result = TypeVar("Result")
@@ -121,6 +122,10 @@ class Measurement:
         number = next(self._ids)
         self._process.send({"id": number, **command})
         return self._await(lambda: self._replies.get(number), f"a reply to {command['command']}")
+
+    def statistics(self, window_ms: int) -> None:
+        """The kernel's run-time statistics of programs: always on, told once in so long, or off with 0."""
+        self.command(command="statistics", window_ms=window_ms, every_ms=max(window_ms, 1))
 
     def settle(self) -> None:
         """Await frames that were read after now: what happened until now is in them."""

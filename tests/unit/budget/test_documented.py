@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netconsole.budget import governor, ladder, sampling, spending
+from netconsole.telemetry import costs
 from tests.support.documents import Stated, check, each
 
 PAGE = "design/governor.md"
@@ -29,6 +30,11 @@ PAGE = "design/governor.md"
     Stated(sampling.UNKNOWN_NS, 1000.0, PAGE, "Before the first figure, a run is taken to last up to 1 µs."),
     Stated(spending.MIN_PACKETS_PER_S, 10_000.0, PAGE, "Below 10 000 packets per second"),
     Stated(spending.FULL_BYTES, 1514.0, PAGE, "A packet of more than 1514 bytes"),
+    Stated(costs.UNSEEN_NS["raw_tracepoint"], 30, PAGE, "30 ns at a tracepoint"),
+    Stated(costs.UNSEEN_NS["fentry"], 35, PAGE, "35 at fentry, 60 at fexit, 90 at a kprobe, 155 at a kretprobe"),
+    Stated(costs.UNSEEN_NS["fexit"], 60, PAGE, "35 at fentry, 60 at fexit, 90 at a kprobe, 155 at a kretprobe"),
+    Stated(costs.UNSEEN_NS["kprobe"], 90, PAGE, "35 at fentry, 60 at fexit, 90 at a kprobe, 155 at a kretprobe"),
+    Stated(costs.UNSEEN_NS["kretprobe"], 155, PAGE, "35 at fentry, 60 at fexit, 90 at a kprobe, 155 at a kretprobe"),
     Stated(spending.NEAR, 0.8, "use/console.md", "`near` (80 % of a limit or more)"),
 )
 def test_a_constant_is_the_one_that_the_page_names(one: Stated) -> None:

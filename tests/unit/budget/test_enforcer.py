@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from netconsole.budget import enforcer as enforcer_module
+from netconsole.budget import spending
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.sampling import OFTEN_S
+from netconsole.budget.spending import Limit
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
@@ -39,6 +41,7 @@ class FakeSession:
         self.state = State()
         self.done: list[tuple[str, str | None, str | None]] = []
         self.refuses = False
+        self.is_slow = False
         self.is_often: list[bool] = []
         self.bounds: list[float | None] = []
         self.said: list[tuple[object, ...]] = []
@@ -113,6 +116,8 @@ class FakeSession:
         future: Future[None] = Future()
         if self.refuses:
             future.set_exception(CommandError("not today"))
+            return future
+        if self.is_slow:
             return future
         if what == "unload":
             self.status("off", self.state.probes[NAME].mode, {}, why)
@@ -243,6 +248,69 @@ def test_a_refused_command_is_said() -> None:
     assert [action.because for action in enforcer.actions if action.action == "could not be changed"] == ["not today"]
 
 
+def test_what_is_not_done_yet_is_no_change_of_the_users() -> None:
+    session, enforcer = governed()
+    session.is_slow = True
+    for _ in range(3):
+        session.second(2.1)
+    assert [action.because for action in enforcer.actions if "user" in action.because] == []
+    assert enforcer.lowered == (NAME,)
+
+
+def test_the_governor_is_told_of_memory_in_megabytes_of_1024_kb(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, enforcer = governed()
+    seen: list[Mapping[str, float | None]] = []
+    observe = enforcer._governor.observe
+
+    def watched(at_s: float, readings: Any, overheads: Any) -> Any:
+        seen.append(overheads)
+        return observe(at_s, readings, overheads)
+
+    monkeypatch.setattr(enforcer._governor, "observe", watched)
+    for kb, mb in ((3 * 1024, 3.0), (None, None)):
+        monkeypatch.setattr(spending, "memory_kb", lambda _, kb=kb: kb)
+        monkeypatch.setattr(spending, "user_cpu_pct", lambda _, mb=mb: mb)
+        session.second(0.1)
+        assert seen[-1] == {"user_cpu_pct": mb, "memory_mb": mb}
+
+
+def test_what_was_refused_is_asked_for_again() -> None:
+    session, enforcer = governed()
+    session.refuses = True
+    session.second(3.0)
+    session.refuses = False
+    for _ in range(2):
+        session.second(3.0)
+    assert [(what, mode) for what, mode, _ in session.done][:2] == [("set", "counters")] * 2
+    assert enforcer.lowered == (NAME,)
+
+
+@pytest.mark.parametrize(("action", "bound"), [("warn", None), ("degrade", 2.0), ("stop", 2.0)])
+def test_the_kernel_keeps_the_bound_where_something_is_to_be_done_about_it(action: Any, bound: float | None) -> None:
+    session, _ = governed(replace(PROFILE, budget=Budget(kernel_cpu_pct=2.0, action=action)))
+    assert session.bounds == [bound]
+
+
+def test_an_escalation_is_given_up_at_once_but_for_a_low_rate_of_packets() -> None:
+    _, enforcer = governed()
+    asked: list[str] = []
+
+    def give_up(why: str) -> bool:
+        asked.append(why)
+        return True
+
+    enforcer.give_up_first = give_up
+    assert enforcer._is_given_up({"kernel_cpu_pct"}) and enforcer._is_given_up({"events_per_s"})
+    per_packet: set[Limit] = {"ns_per_packet"}
+    others: set[Limit] = {"memory_mb"}
+    for limits in (set[Limit](), others, per_packet, per_packet, others, per_packet, per_packet):
+        assert not enforcer._is_given_up(limits)
+    assert enforcer._is_given_up({"ns_per_packet"}), "the third in a row"
+    assert asked == ["the budget is exceeded"] * 3
+    enforcer.give_up_first = None
+    assert not enforcer._is_given_up({"kernel_cpu_pct"})
+
+
 @pytest.mark.parametrize("is_pinned", [False, True])
 def test_after_its_time_the_profile_goes_back_to_what_it_inherits(is_pinned: bool) -> None:
     base = Profile("base", budget=Budget(action="warn"), probes={NAME: ProbeChoice("summary")})
@@ -295,3 +363,21 @@ def test_what_it_cost_before_says_nothing_once_it_is_attached_for_a_share_of_the
     session.second(1.7)
     session.second(2.5)
     assert [action.action for action in enforcer.actions] == ["summary, 10 % of the time", "summary, 4 % of the time"]
+
+
+def test_the_figure_of_all_the_time_says_nothing_of_a_share_while_others_are_measured() -> None:
+    knobs = {**DETAILS, "seen_pct": 100}
+    session = FakeSession()
+    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
+    session.status("attached", "summary", knobs)
+    session.frame(frames.Status, probe="other", state="attached", mode="summary")
+    enforcer.start()
+    session.second(0.1)
+    session.second(17.0)
+    assert len(session.done) == 1
+    window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
+    program = frames.Program(name="other", attach="there", run_count=1, run_time_ns=100, missed=0)
+    for _ in range(5):
+        session.frame(frames.Cost, probe="other", interval_ns=SECOND_NS, programs=[program], statistics=window)
+        session.second(0.0, in_window=False)
+    assert len(session.done) == 1, "its first period goes on"

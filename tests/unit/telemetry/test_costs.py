@@ -43,6 +43,25 @@ def test_the_last_window_and_the_sums_of_all_are_told_apart() -> None:
     assert cost.sums() == {"a": (2 * SECOND // 10, 40, 10_000_000), "b": (SECOND // 10, 0, 0)}
 
 
+@pytest.mark.parametrize(
+    ("attach", "ns"),
+    [
+        ("raw_tracepoint:kfree_skb", 30),
+        ("fentry:tun_net_xmit", 35),
+        ("fexit:tun_net_xmit", 60),
+        ("kprobe:tun_net_xmit", 90),
+        ("kretprobe:tun_net_xmit", 155),
+    ],
+)
+def test_what_calling_a_program_costs_is_in_the_share_and_not_in_the_time_of_a_run(attach: str, ns: int) -> None:
+    cost = ProbeCost()
+    cost.apply(frame(Program("a", attach, 10_000, 1_000_000, 0)))
+    program = cost.programs["a"]
+    assert program.ns_per_run == program.last_ns_per_run == 100.0, "as the kernel says"
+    share_pct = 100 * 10_000 * (100 + ns) / (SECOND // 10)
+    assert cost.kernel_cpu_pct == program.last_cpu_pct == program.cpu_pct == pytest.approx(share_pct)
+
+
 def test_programs_of_a_probe_add_up() -> None:
     cost = ProbeCost()
     cost.apply(frame(Program("a", "here", 1, 1_000_000, 0), Program("b", "there", 1, 2_000_000, 0)))

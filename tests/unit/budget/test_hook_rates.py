@@ -1,0 +1,107 @@
+"""How often hooks run, from what a moment's counting told: rates by CPU, the time of a run, packets a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from netconsole.budget import hook_rates
+from netconsole.budget.forecast import Hook
+from netconsole.far.host import THIS_HOST
+from netconsole.probes.catalogue import shipped
+from netconsole.sources.softnet import SOFTNET
+
+SECOND = 1_000_000_000
+BUSY, IDLE = "raw_tracepoint:kfree_skb", "raw_tracepoint:net_dev_queue"
+
+
+class Tool:
+    """In place of a collector that counts for two seconds."""
+
+    def __init__(self, host: object) -> None:
+        pass
+
+    def __enter__(self) -> Tool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def attach(self, request: object) -> None:
+        pass
+
+    @contextmanager
+    def run_times(self) -> Iterator[Any]:
+        programs = {
+            ("hooks", "hook_0"): SimpleNamespace(attach=BUSY, run_count=40, run_time_ns=6000),
+            ("hooks", "hook_1"): SimpleNamespace(attach=IDLE, run_count=0, run_time_ns=0),
+        }
+        counts = {(0, 0): 30, (0, 1): 10, (7, 0): 99}
+        rows = {("hooks", "hook_runs", (("hook", hook), ("cpu", cpu))): n for (hook, cpu), n in counts.items()}
+        yield SimpleNamespace(elapsed_ns={"hooks": 2 * SECOND}, programs=programs, rows=rows)
+
+
+def test_rates_and_times_are_of_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, packets, slept = iter((100.0, 104.0)), iter((1000, 3000)), list[float]()
+    monkeypatch.setattr(hook_rates, "Tool", Tool)
+    monkeypatch.setattr(hook_rates, "_packets", lambda _: next(packets))
+    monkeypatch.setattr(hook_rates, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append))
+    found = hook_rates.measure([], 0.5)
+    assert found.hooks == {BUSY: Hook({0: 15.0, 1: 5.0}, 150.0), IDLE: Hook({}, None)}
+    assert found.packets_per_s == 500.0 and slept == [0.5]
+
+
+def test_packets_are_those_that_all_cpus_have_processed() -> None:
+    assert hook_rates._processed([(0, (5, 90)), (1, (7, 80))]) == 12
+
+
+@pytest.mark.parametrize(("before", "after", "per_s"), [(None, 9, None), (9, None, None), (9, 7, 0.0)])
+def test_packets_that_were_not_counted_at_both_ends_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, before: int | None, after: int | None, per_s: float | None
+) -> None:
+    clock, packets = iter((100.0, 104.0)), iter((before, after))
+    monkeypatch.setattr(hook_rates, "Tool", Tool)
+    monkeypatch.setattr(hook_rates, "_packets", lambda _: next(packets))
+    monkeypatch.setattr(hook_rates, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+    assert hook_rates.measure([]).packets_per_s == per_s
+
+
+class Files:
+    """In place of a host: what is in its one file."""
+
+    def __init__(self, text: bytes | None) -> None:
+        self.text, self.is_open = text, True
+
+    def read(self, path: str) -> bytes:
+        assert path == SOFTNET
+        if self.text is None:
+            raise FileNotFoundError
+        return self.text
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+@pytest.mark.parametrize(
+    ("text", "packets"), [(b"10 1 2\n5 0 0\n", 21), (b"zz\n", None), (b"\xff\n", None), (None, None)]
+)
+def test_packets_of_a_host_that_tells_none_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, text: bytes | None, packets: int | None
+) -> None:
+    files = Files(text)
+    monkeypatch.setattr(hook_rates, "target_of", lambda _: files)
+    assert (hook_rates._packets(THIS_HOST), files.is_open) == (packets, False)
+
+
+def test_a_hook_that_is_not_there_stops_no_other_and_each_has_rows_for_128_cpus() -> None:
+    manifest = shipped("kernel_drops")
+    spec = hook_rates.request([manifest, manifest]).spec
+    programs, tables = cast(Any, spec["programs"]), cast(Any, spec["tables"])
+    points = {program.attach[0].point for program in manifest.programs}
+    assert [program["name"] for program in programs] == [f"hook_{number}" for number in range(len(points))]
+    assert not any(program["required"] for program in programs)
+    assert tables["hook_runs"]["max_rows"] == 128 * len(points)
