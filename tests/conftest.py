@@ -42,9 +42,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """No test is run again that may not be (tests/support/reruns.py)."""
     for item in session.items:
-        if item.get_closest_marker("flaky") is None:
+        if (again := item.get_closest_marker("flaky")) is None:
             continue
-        if not may_run_again(item.path.relative_to(TESTS), item.get_closest_marker("proves") is not None):
+        proves = item.get_closest_marker("proves") is not None
+        if not may_run_again(item.path.relative_to(TESTS), proves, again.kwargs.get("only_rerun")):
             raise pytest.UsageError(f"{item.nodeid}: may not be run again: it proves a value, or nothing disturbs it")
 
 

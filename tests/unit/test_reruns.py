@@ -7,6 +7,7 @@ from pathlib import PurePath
 import pytest
 
 from tests.conftest import summary_of_reruns
+from tests.lab.machine.errors import CommandTimeout, MachineDied
 from tests.support.reruns import may_run_again
 
 
@@ -26,6 +27,11 @@ from tests.support.reruns import may_run_again
 )
 def test_only_what_the_machine_can_disturb_may_run_again(file: str, proves: bool, again: bool) -> None:
     assert may_run_again(PurePath(file), proves) is again
+
+
+@pytest.mark.parametrize(("after", "again"), [(MachineDied, True), (CommandTimeout, False), (None, False)])
+def test_in_the_lab_only_the_death_of_a_machine_has_a_test_run_again(after: object, again: bool) -> None:
+    assert may_run_again(PurePath("lab/probes/test_ovs.py"), True, after) is again
 
 
 def test_each_further_run_is_told_with_its_cause() -> None:

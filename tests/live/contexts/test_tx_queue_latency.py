@@ -204,6 +204,43 @@ def test_an_event_has_the_packet_and_its_wait(load: Load) -> None:
     assert probe.ledger() == {"seen": 2, "submitted": 2}
 
 
+@pytest.mark.proves("tx_queue_latency", "knobs.threshold_us")
+def test_a_wait_below_the_threshold_is_no_event(load: Load) -> None:
+    """One of three quarters of it, or more if the machine takes its time; never one above."""
+    probe = load(PROBE)
+    host = Queues(probe)
+    probe.set("details", threshold_us=20_000, events_per_s=100_000)
+    skb = host.packet(Flow(), host.shaped)
+    waited, least, most = (0, 0), 0, 0
+    while not 15_000_000 <= waited[0] <= waited[1] < 20_000_000:
+        began = host.queued(skb)
+        wait(15)
+        waited = host.sent(skb, host.shaped, began)
+        least, most = least + (waited[0] > 20_000_000), most + (waited[1] > 20_000_000)
+    probe.read()
+    assert least <= len(probe.events()) <= most, waited
+
+
+@pytest.mark.proves("tx_queue_latency", "histograms.wait")
+def test_a_clock_that_goes_back_between_cpus_makes_no_wait_of_centuries(load: Load) -> None:
+    probe = load(PROBE)
+    host = Queues(probe)
+    skb = host.packet(Flow(), host.shaped)
+    host.queued(skb)
+    index = struct.pack("=I", (skb + host.shaped * GOLDEN) % (1 << 64) * GOLDEN % (1 << 64) >> 52)
+    waiting = probe.running._maps["waiting"]
+    found = waiting.get(index)
+    assert found is not None
+    entries = [list(entry) for entry in struct.iter_unpack("=QQQ", found)]
+    for entry in entries:
+        entry[1] += 60_000_000_000 if entry[0] else 0  # it began in a minute
+    waiting.set(index, b"".join(struct.pack("=QQQ", *entry) for entry in entries))
+    probe.run("sent", skb, host.shaped)
+    probe.read()
+    (waits,) = probe.histograms("wait")
+    assert (waits["count"], waits["sum"], waits["max"]) == (1, 0, 0)
+
+
 @pytest.mark.proves(
     "tx_queue_latency",
     "counters.refused",

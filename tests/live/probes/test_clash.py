@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -13,6 +15,10 @@ from tests.support.live.network import Wire, send_frames
 from tests.support.live.packets import echo, ipv4, udp
 
 PORT = 9
+RELEASE = tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
+JOINS = RELEASE <= (6, 1)
+"""Debian's 5.10 and 6.1: a packet that comes back from a queue is given the entry that was made meanwhile
+(nf_conntrack_update). So none of them clashes there. Those of 6.12 and later are confirmed as they are."""
 
 
 def counted(wire: Wire, frames: Sequence[bytes]) -> dict[str, int]:
@@ -26,7 +32,8 @@ def counted(wire: Wire, frames: Sequence[bytes]) -> dict[str, int]:
 def test_datagrams_of_one_new_flow_clash_and_all_arrive(wire: Wire) -> None:
     """The first one makes the entry; each of the others is given that one."""
     found = counted(wire, [ipv4(udp(PORT))] * 12)
-    assert (found["Conntrackclashres"], found["UdpNoPorts"]) == (11, 12)
+    assert found["UdpNoPorts"] == 12
+    assert found.get("Conntrackclashres", 0) == (0 if JOINS else 11)
     assert not found.keys() & {"Conntrackdrop", "Conntrackinsert_failed"}
 
 
@@ -35,6 +42,7 @@ def test_pings_of_one_new_flow_clash_and_one_is_left(wire: Wire) -> None:
     """Of ICMP and TCP no two packets may make one entry: those that lose are dropped."""
     before = wire.b.snmp("Icmp", "InEchos")
     found = counted(wire, [ipv4(echo(8), protocol=1)] * 9)
-    assert found["Conntrackinsert_failed"] == found["Conntrackdrop"] == 8
+    lost = 0 if JOINS else 8
+    assert found.get("Conntrackinsert_failed", 0) == found.get("Conntrackdrop", 0) == lost
     assert "Conntrackclashres" not in found
-    assert wire.b.snmp("Icmp", "InEchos") - before == 1
+    assert wire.b.snmp("Icmp", "InEchos") - before == 9 - lost

@@ -23,11 +23,13 @@ _LIMIT_S = 120.0
 
 # A queue is emptied by a timer, in whatever task it interrupts. Hosted machines exist whose init is exempt from BPF:
 # what happens while it runs is not seen. So a sender may stay on its CPU, ahead of others, until nothing that it sent
-# waits in a queue any more. Not in the lab: softirqs that take long are left to ksoftirqd, behind such a sender.
+# waits in a queue any more. It may not sleep before, either, for room in its buffer: init would run meanwhile.
+# Not in the lab: softirqs that take long are left to ksoftirqd, behind such a sender.
 LINGER = """
 import fcntl, os, time
 SIOCOUTQ, LINGER_LIMIT_S = 0x5411, 60
-def linger():
+def linger(sender):
+    sender.setsockopt(1, 32, 64 << 20)  # SOL_SOCKET, SO_SNDBUFFORCE: all of them wait in the queue
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
@@ -43,10 +45,10 @@ SEND_UDP = (
 import socket, sys
 target, port, count, size, cpu, source_port, lingers = sys.argv[1], *map(int, sys.argv[2:])
 os.sched_setaffinity(0, {cpu})
-if lingers:
-    linger()
 family = socket.AF_INET6 if ":" in target else socket.AF_INET
 sender = socket.socket(family, socket.SOCK_DGRAM)
+if lingers:
+    linger(sender)
 if source_port:
     sender.bind(("", source_port))
 payload, to, sent = bytes(size), (target, port), 0
