@@ -12,12 +12,13 @@ import pytest
 from tests.lab.collector import InsideMeasurement
 from tests.lab.kernels.each import DEFAULT, ONLY
 from tests.lab.kernels.fetch import all_kernels, kernel_named
-from tests.lab.machine.errors import LabError, LabUnavailable
+from tests.lab.machine.errors import LabError, LabUnavailable, MachineDied
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.network.testbed import Testbed, boot, compile_project
 from tests.lab.network.wires import Wires
 
 HERE = Path(__file__).parent
+DIED = pytest.StashKey[bool]()
 WITH_DETAILS = ("irq_path", "tx_kick_path")
 
 
@@ -89,14 +90,39 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The tests of one kernel together, so that each kernel boots once; everything else keeps its place.
 
-    If one kernel was asked for by name, tests on others are left out.
+    If one kernel was asked for by name, tests on others are left out. A test whose machine dies runs again, once, on
+    another machine: emulated ones die now and then (docs/design/lab.md), and no value was wrong.
     """
     others = [item for item in items if ONLY and _is_ours(item) and _kernel_of(item) != ONLY]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
+    for item in filter(_is_ours, items):
+        item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=MachineDied))
     places = [place for place, item in enumerate(items) if _is_ours(item)]
     for place, item in zip(places, sorted((items[place] for place in places), key=_kernel_rank), strict=True):
         items[place] = item
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Note that the machine of this test has died in it."""
+    if call.excinfo is not None and call.when != "teardown" and is_death(call.excinfo.value):
+        item.stash[DIED] = True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Take down all that stood on a machine that has died: whoever runs next gets another one.
+
+    It comes first: pytest-rerunfailures keeps what belongs to the module of a test that will run again.
+    """
+    if item.stash.get(DIED, False):
+        del item.stash[DIED]
+        item.session._setupstate.teardown_exact(None)
+
+
+def is_death(error: BaseException | None) -> bool:
+    """Whether this came of a machine's death."""
+    return error is not None and (isinstance(error, MachineDied) or is_death(error.__cause__ or error.__context__))
 
 
 def _kernel_rank(item: pytest.Item) -> tuple[int, bool]:

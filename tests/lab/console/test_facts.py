@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -23,25 +24,26 @@ DEVICE = "facts0"
 def configured(testbed: Testbed) -> Iterator[Testbed]:
     """A bond, a classful qdisc with a filter, a policer, a worker of a real-time class on one CPU."""
     host, guest = testbed.hypervisor, testbed.guests[0]
-    host.shell(f"""
-        modprobe -a bonding sch_htb sch_ingress cls_u32 cls_matchall act_police
-        ip link add {DEVICE} type veth peer name facts1
-        ip link add bond9 type bond mode 802.3ad xmit_hash_policy layer3+4 miimon 100 lacp_rate fast
-        ip link set facts1 master bond9
-        tc qdisc add dev {DEVICE} root handle 1: htb
-        tc class add dev {DEVICE} parent 1: classid 1:7 htb rate 10mbit
-        tc filter add dev {DEVICE} parent 1: protocol ip prio 3 u32 match ip dst 10.0.0.1 classid 1:7
-        tc qdisc add dev {DEVICE} clsact
-        tc filter add dev {DEVICE} ingress prio 5 protocol all matchall action police rate 5mbit burst 10k drop
-    """)
-    testbed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=20000")
-    for pid in worker_pids(host, guest):
-        host.shell(f"taskset -pc 1 {pid}; chrt -f -p 5 {pid}")
-    yield testbed
-    for pid in worker_pids(host, guest):
-        host.shell(f"chrt -o -p 0 {pid}; taskset -pc 0,1 {pid}")
-    testbed.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "max-idle")
-    host.shell(f"ip link del bond9; ip link del {DEVICE}")
+    with ExitStack() as undo:
+        remove = f"for one in bond9 {DEVICE}; do [ ! -e /sys/class/net/$one ] || ip link del $one; done"
+        undo.callback(host.shell, remove)
+        host.shell(f"""
+            modprobe -a bonding sch_htb sch_ingress cls_u32 cls_matchall act_police
+            ip link add {DEVICE} type veth peer name facts1
+            ip link add bond9 type bond mode 802.3ad xmit_hash_policy layer3+4 miimon 100 lacp_rate fast
+            ip link set facts1 master bond9
+            tc qdisc add dev {DEVICE} root handle 1: htb
+            tc class add dev {DEVICE} parent 1: classid 1:7 htb rate 10mbit
+            tc filter add dev {DEVICE} parent 1: protocol ip prio 3 u32 match ip dst 10.0.0.1 classid 1:7
+            tc qdisc add dev {DEVICE} clsact
+            tc filter add dev {DEVICE} ingress prio 5 protocol all matchall action police rate 5mbit burst 10k drop
+        """)
+        undo.callback(testbed.ovs.vsctl, "remove", "Open_vSwitch", ".", "other_config", "max-idle")
+        testbed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=20000")
+        for pid in worker_pids(host, guest):
+            undo.callback(host.shell, f"chrt -o -p 0 {pid}; taskset -pc 0,1 {pid}")
+            host.shell(f"taskset -pc 1 {pid}; chrt -f -p 5 {pid}")
+        yield testbed
 
 
 def facts(hypervisor: Hypervisor) -> dict[str, object]:

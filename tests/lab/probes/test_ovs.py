@@ -245,7 +245,11 @@ def test_a_port_that_does_not_take_a_packet_is_told_from_one_that_it_is_too_larg
         hypervisor.run("ip", "link", "set", "vb", "mtu", "1500", "up")
         hypervisor.run("kill", "-CONT", process)
         hypervisor.run("ovs-ofctl", "--strict", "del-flows", BRIDGE, rule)
-    says = change == "down" and version_code(hypervisor.release) >= version_code("6.12")
+    version = version_code(hypervisor.release)
+    if change == "down" and version < version_code("6.1"):  # the datapath does not look: the device's queue drops it
+        assert not collector.rows("ovs_drops", "drops")
+        return
+    says = change == "down" and version >= version_code("6.12")
     assert dropped(collector, DOWN_BY_KERNEL if says else OUTPUT_FAILS[change]) == DROPPED
 
 

@@ -228,6 +228,7 @@ def test_packets_of_many_segments(testbed: Testbed, vm_path: InsideMeasurement) 
             before = testbed.hypervisor.counter(DEVICE, "tx_bytes")
             large_segments(testbed.hypervisor, DEVICE, MAC, SEGMENTED, SEGMENTS, SEGMENT_BYTES)
             vm_path.until(lambda count=expected: vhost_packets(vm_path, DEVICE) == count, "all packets")  # type: ignore[misc]
+            vm_path.settle()  # tun_queues is read after vhost_queues
             (ring,) = vm_path.rows("tun_queues", "queues", device=DEVICE)
             row = vhost(vm_path, "rx", DEVICE)
             assert ring.counts["packets"] == ring.counts["taken"] == expected
@@ -252,6 +253,7 @@ def test_flows_of_a_queue(testbed: Testbed, vm_path: InsideMeasurement) -> None:
             vm_path.begin()
             flows(testbed.hypervisor, FAR, count, EACH)
             vm_path.until(lambda sent=count * EACH: vhost_packets(vm_path, DEVICE) == sent, "all packets")  # type: ignore[misc]
+            vm_path.settle()  # tun_queues is read after vhost_queues
             (of_queue,) = seen(DEVICE).values()
             if count == 1:
                 assert of_queue == 1
@@ -291,6 +293,7 @@ def test_a_guest_that_gives_no_more_buffers(testbed: Testbed, vm_path: InsideMea
         vm_path.begin()
         flood(testbed.hypervisor, FAR, OFFERED)
         vm_path.until(lambda: vhost_packets(vm_path, DEVICE) == OFFERED, "all packets")
+        vm_path.settle()  # tun_queues is read after vhost_queues
         assert vm_path.total("tun_queues", "queues", "ring_full", device=DEVICE) == 0
     vm_path.assert_whole("vhost_queues", "tun_queues")
 

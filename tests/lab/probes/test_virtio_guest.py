@@ -67,10 +67,11 @@ def cards(hypervisor: Hypervisor) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def collector(testbed: Testbed, lab: Lab, cards: tuple[str, str]) -> InsideMeasurement:
+def collector(testbed: Testbed, lab: Lab, cards: tuple[str, str]) -> Iterator[InsideMeasurement]:
     measurement = lab.collector(testbed)
     measurement.need("virtio_guest")
-    return measurement
+    yield measurement
+    measurement.command(command="unload", probe="virtio_guest")  # a module with a program of ours stays
 
 
 def interrupts(hypervisor: Hypervisor, device: str) -> int:
