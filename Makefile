@@ -83,7 +83,7 @@ fuzz: .venv/.ready-fuzz
 # Single-line faults, one at a time: which of them does no test notice? FILE='src/…': only that one; ARGS='--sample 0': all
 # of its mutants, not a sample (docs/design/testing.md).
 mutants: .venv/.ready-test
-	nice -n 15 $(BIN)/python -m tools.mutants $(ARGS) $(FILE)
+	nice -n 15 $(BIN)/python -m tools.mutants $(FILE) $(ARGS)
 
 # A wheel, and one executable file with all that the console needs but Python, in dist/ (docs/use/single-file.md).
 dist: .venv/.ready-test

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,10 @@ def test_what_is_said_to_change_nothing_has_a_reason() -> None:
     """`make mutants` fails for one that its file does not have."""
     for file, reasons in cores.SAME.items():
         assert file in cores.CORES and all(reasons.values()), file
+
+
+def test_the_tool_imports_nothing_that_it_changes() -> None:
+    """What is imported once is not imported as a mutant."""
+    code = "import sys, tools.mutants.__main__; print([name for name in sys.modules if name.startswith('netconsole')])"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

@@ -12,19 +12,23 @@ else:
     import tomli as tomllib
 
 _CONSOLE = {
+    "base": "figure",
     "telemetry": "histogram state tables costs series ledger checkpoint source",
-    "findings": "windows of_rules of_state matches open_incident incidents rules carried",
-    "budget": "governor spending sampling ladder run_times forecast",
-    "compare": "significance judge compare metrics baseline reference sums labels facts",
+    "findings": "windows of_rules of_state matches open_incident incidents rules carried causes senders",
+    "budget": "governor spending sampling ladder run_times forecast forecaster hook_rates enforcer",
+    "compare": "significance judge compare metrics baseline reference sums labels facts comparable places",
     "snapshot": "builder of_probe document balance redact",
     "recording": "recorder writer reader player replay_session",
     "escalation": "escalator crossings investigation",
     "profile": "loader plan escalation_rules profile",
-    "report": "charts ticket",
+    "report": "charts ticket short_form of_places of_ping",
+    "ping": "breakdown capture model cases words vantage echo_log",
+    "ping/analysis": "analyze difference echoes joint_clock measure times figures closure losses",
     "calibrate": "estimate store summary",
+    "sources": "protocol_counters softnet sockets qdiscs link_state links",
 }
 _COLLECTOR = {
-    "probe": "decode tables histograms config records running device_sets followers checks ledger",
+    "probe": "decode tables histograms config records running device_sets followers checks ledger drop_filter",
     "names": "drop_reasons labels processes vms",
     "types": "kernel_types btf prototypes",
     "kernel": "rings",
@@ -43,8 +47,9 @@ SAME: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("same.t
 
 def tests_of(file: str) -> list[list[str]]:
     """The tests that prove a file: those of its room that name it, and then all of its room."""
-    _, package, room, name = Path(file).with_suffix("").parts
+    _, package, room, *within, name = Path(file).with_suffix("").parts
     tests = Path("tests/unit", room) if package == "netconsole" else Path("tests/unit/collector", room)
-    names = re.compile(rf"{package}\.{room}(\.| import .*\b){name}\b")
+    module = r"\.".join((package, room, *within))
+    names = re.compile(rf"{module}(\.| import .*\b){name}\b")
     found = [str(path) for path in sorted(tests.rglob("test_*.py")) if names.search(path.read_text("utf-8"))]
     return [*([found] if any(not path.endswith(_OF_DOCUMENTS) for path in found) else []), [str(tests)]]

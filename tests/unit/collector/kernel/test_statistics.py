@@ -53,6 +53,29 @@ def test_a_window_measures_what_runs_in_it(kernel: Kernel) -> None:
     assert window.take([1], SECOND) == ([(0, 0)], 0)
 
 
+def test_a_window_as_long_as_its_period_never_closes(kernel: Kernel) -> None:
+    window = StatisticsWindow(SECOND, SECOND)
+    window.add(1, 0)
+    for second in range(3):
+        window.tick(second * SECOND)
+        assert len(kernel.on) == 1, second
+        kernel.run(1, 7)
+    assert window.take([1], 3 * SECOND) == ([(21, 210)], 3 * SECOND)
+    window.configure(0, SECOND, 4 * SECOND)
+    assert not kernel.on and window.deadline_ns() is None
+
+
+def test_programs_of_one_probe_are_held_against_the_shortest_of_their_windows(kernel: Kernel) -> None:
+    """A program that comes amid a window: what it takes must not be spread over time that it was not there."""
+    window = StatisticsWindow(200 * MS, SECOND)
+    window.add(1, 0)
+    window.tick(0)
+    window.add(2, 50 * MS)
+    kernel.run(2, 3)
+    window.tick(200 * MS)
+    assert window.take([1, 2], SECOND) == ([(0, 0), (3, 30)], 150 * MS)
+
+
 def test_what_was_measured_of_a_sampled_program_stands_for_all_of_its_share(kernel: Kernel) -> None:
     window = StatisticsWindow(0 + 20 * MS, SECOND)
     window.add(1, 0)

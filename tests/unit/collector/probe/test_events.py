@@ -51,3 +51,17 @@ def test_a_flood_leaves_nothing_for_the_next_interval() -> None:
     assert len(reader.read()) == MAX_EVENTS and reader.shed == MAX_EVENTS + 1
     buffer.submit(7)
     assert [body["fields"]["port"] for body in reader.read()] == [7]
+
+
+def test_a_record_may_be_padded_to_eight_bytes_and_no_further() -> None:
+    """Of several events in one buffer each is known by its size."""
+    buffer = Buffer()
+    reader = reader_of(buffer)
+    for size, fits in ((3, False), (4, True), (11, True), (12, False)):
+        buffer.waiting = [bytes(size)]
+        shed = reader.shed
+        assert (len(reader.read()), reader.shed - shed) == ((1, 0) if fits else (0, 1)), size
+    reader._events.append(_Event("nc_events", "larger", decode.Layout([{"name": "two", "type": "u64", "count": 2}])))
+    reader._events.append(_Event("other", "elsewhere", LAYOUT))
+    buffer.waiting = [bytes(16), bytes(8)]
+    assert [body["name"] for body in reader.read()] == ["larger", "drop"]

@@ -243,12 +243,15 @@ def test_no_time_is_counted_twice_when_another_probe_begins_to_be_sampled() -> N
     for number, name in ((2, "late"), (3, "later")):
         assert made.probes["p"].since is None, "it rests"
         made.probes[name].seen_pct = 10
-        since = made.clock.now
+        made.probes[name].since = since = made.clock.now
         made.sampler.changed()
         made.run(0.3)
         assert made.statistics.covered[number] <= made.sampler._next_ns - since  # type: ignore[operator]
     made.run(20)
     assert made.statistics.covered[1] <= made.clock.now + PERIOD_NS - began
+    for number, name in ((1, "p"), (2, "late"), (3, "later")):
+        spans = made.probes[name].spans
+        assert made.statistics.attached[number] == sum(end - begin for begin, end in spans), name
 
 
 def test_programs_are_attached_one_by_one_and_all_that_is_seen_begins_then() -> None:
