@@ -94,9 +94,32 @@ def test_a_scaled_tsc_is_scaled_back() -> None:
     guest = {"clock": {"tsc": [{**point(0, HZ * 3 // 2 + 99), "hz": HZ * 1.5}]}}
     found = run({"sender-vm": guest, "sender-host": host})
     assert found.halves["U_sender"]["kick"].mean_us == pytest.approx(KICK, abs=0.01)
-    accuracy = found.halves["U_sender"]["kick"].accuracy_us
-    assert accuracy is not None and accuracy > 1000  # one point of each clock: 8 s may drift by 500 ppm
+    # One point of each clock, 8 s before the last echo: each may drift by 500 ppm of that, 4 ms.
+    assert found.halves["U_sender"]["kick"].accuracy_us == pytest.approx(2 * (0.2 + 4000))
     assert "U_receiver" not in found.halves
+
+
+@pytest.mark.parametrize(
+    ("guest_at_s", "host_at_s", "error_us"),
+    [
+        ([8], [-92], 0.2 + 3500 + 0.2 + 50_000),  # 7 s from the guest's point, and 100 s from the host's
+        ([-92], [8], 0.2 + 50_000 + 0.2 + 3500),
+        ([8], [-92, 9], 0.2 + 3500 + 0.2),
+        ([0, 9], [-92], 0.2 + 0.2 + 50_000),
+        ([0, 9], [-92, 9], 0.2 + 0.2),
+        ([8, 8], [0, 9], 0.2 + 3500 + 0.2),  # two points of one moment tell no drift
+    ],
+)
+def test_each_clock_drifts_from_its_own_points(guest_at_s: list[int], host_at_s: list[int], error_us: float) -> None:
+    """The echoes are seen at 1 s to 8 s, and a clock of one point may drift by 500 ppm."""
+
+    def points(at_s: list[int]) -> list[dict[str, Any]]:
+        return [point(at * 10**9, (100 + at) * HZ) for at in at_s]
+
+    guest = {"clock": {"tsc": points(guest_at_s)}}
+    host = {"clock": {"tsc": points(host_at_s)}, "guest_tsc": {"offset": 0}}
+    found = run({"sender-vm": guest, "sender-host": host}).halves["U_sender"]["interrupt"]
+    assert found.accuracy_us == pytest.approx(error_us) and found.mean_us == pytest.approx(INTERRUPT, abs=0.01)
 
 
 def test_captures_of_one_kernel_share_its_clock_and_others_are_not_guessed() -> None:

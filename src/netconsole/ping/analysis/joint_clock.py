@@ -82,9 +82,6 @@ def related(
     guest_points, host_points = (
         sorted(one.clock.tsc, key=lambda point: point.ns) for one in (guest, host) if one.clock
     )
-    span_ns = _reach(guest_points, [] if times is None else [times.echoes[key].at_ns for key in paired])
-    accuracy = max(point.accuracy_us for point in guest_points) + max(point.accuracy_us for point in host_points)
-    accuracy += sum(SLEW * span_ns / 1000 for points in (guest_points, host_points) if len(points) < 2)
     mapping = host.guest_tsc
 
     def to_host(guest_ns: int) -> float:
@@ -93,7 +90,10 @@ def related(
         base = min(host_points, key=lambda one: abs(_signed(tsc - one.tsc)))
         return base.ns + _signed(tsc - base.tsc) * 1e9 / _hz(host_points)
 
-    return ClockRelation(to_host, accuracy + own_error, "the guest's TSC as KVM sets it")
+    seen = [] if times is None else [times.echoes[key].at_ns for key in paired]
+    on_guest = [ns for ns in seen if ns is not None]
+    error = _error_us(guest_points, on_guest) + _error_us(host_points, [to_host(ns) for ns in on_guest])
+    return ClockRelation(to_host, error + own_error, "the guest's TSC as KVM sets it")
 
 
 def _parts(
@@ -156,21 +156,26 @@ def _shown(
     return {"kick": accurate[0], "interrupt": accurate[1]}
 
 
-def _reach(points: Sequence[TscPoint], times: Sequence[int | None]) -> float:
-    """How far the farthest time is from the nearest point, in nanoseconds."""
-    known = [time for time in times if time is not None]
-    return max((abs(time - _nearest(points, time).ns) for time in known), default=0.0)
+def _error_us(points: Sequence[TscPoint], times: Sequence[float]) -> float:
+    """How far off a clock can be at these times of its own, in microseconds: each clock drifts from its own points."""
+    reading = max(point.accuracy_us for point in points)
+    if _tell_drift(points):
+        return reading
+    return reading + SLEW * max((abs(ns - _nearest(points, ns).ns) for ns in times), default=0.0) / 1000
 
 
-def _nearest(points: Sequence[TscPoint], ns: int) -> TscPoint:
+def _nearest(points: Sequence[TscPoint], ns: float) -> TscPoint:
     return min(points, key=lambda point: abs(point.ns - ns))
 
 
 def _hz(points: Sequence[TscPoint]) -> float:
     first, last = points[0], points[-1]
-    if last.ns > first.ns and last.tsc > first.tsc:
-        return (last.tsc - first.tsc) * 1e9 / (last.ns - first.ns)
-    return first.hz
+    return (last.tsc - first.tsc) * 1e9 / (last.ns - first.ns) if _tell_drift(points) else first.hz
+
+
+def _tell_drift(points: Sequence[TscPoint]) -> bool:
+    """Whether they are points of two moments."""
+    return points[-1].ns > points[0].ns and points[-1].tsc > points[0].tsc
 
 
 def _host_tsc(guest_tsc: int, mapping: GuestTsc) -> int:
