@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -190,6 +191,12 @@ def test_names_of_the_capture_stand_in_patterns(only: Rule) -> None:
     assert told(vm="web", outside=["eth0", "eth1"], inside=["tap0"]) == (named, "virsh web; ethtool eth0")
     assert told(vm="a/b", outside=["eth1"]) == ({"vm/a%2Fb/x", "nic/eth1/y"}, "virsh a/b; ethtool eth1")
     assert told() == ({*facts}, "virsh VM; ethtool DEVICE")
+
+
+def test_a_name_that_looks_like_a_placeholder_stays_one_word(only: Rule) -> None:
+    only(command="virsh {vm} {device}")
+    [found] = advice(breakdown(E=50.0), [capture(vm="{device}", outside=["; reboot {vm}"])])
+    assert shlex.split(found.command) == ["virsh", "{device}", "; reboot {vm}"]
 
 
 def test_what_is_to_be_looked_at_comes_first_and_twelve_facts_are_shown(only: Rule) -> None:

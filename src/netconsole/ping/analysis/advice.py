@@ -32,6 +32,7 @@ MAX_CPUS = 4
 """Threads that share more CPUs than this are free to avoid each other."""
 Machine = Literal["host", "vm"]
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_PLACE = re.compile(r"\{(?:vm|device)\}")
 
 
 class Unless(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -266,5 +267,6 @@ def _names(part: str, capture: PingCapture, there: str) -> Sequence[str]:
 
 
 def _command(command: str, capture: PingCapture) -> str:
-    device = capture.outside[0] if capture.outside else "DEVICE"
-    return command.replace("{vm}", shlex.quote(capture.vm or "VM")).replace("{device}", shlex.quote(device))
+    """With the capture's names, quoted for a shell; at once, as a name may read like another's place."""
+    names = {"{vm}": capture.vm or "VM", "{device}": capture.outside[0] if capture.outside else "DEVICE"}
+    return _PLACE.sub(lambda place: shlex.quote(names[place[0]]), command)
