@@ -258,9 +258,8 @@ def _cost(snapshot: Snapshot) -> Iterator[ReportBlock]:
     for name, probe in snapshot.probes.items():
         if probe.cost.get("run_count") is not None:
             nanoseconds = number(probe.cost.get("run_time_ns"))
-            share = (
-                100 * nanoseconds / 1e9 / snapshot.duration_s if nanoseconds and snapshot.duration_s else nanoseconds
-            )
+            span_ns = snapshot.duration_s * 1e9
+            share = None if nanoseconds is None or not span_ns else 100 * nanoseconds / span_ns
             estimated = "estimated from windows" if probe.cost.get("estimated") else "measured"
             per_run = figure.duration(number(probe.cost.get("ns_per_run")))
             runs = figure.number(number(probe.cost.get("run_count")))

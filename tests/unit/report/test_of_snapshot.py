@@ -273,6 +273,12 @@ def test_what_watching_cost() -> None:
     )
 
 
+def test_a_share_of_no_time_is_not_known() -> None:
+    probes = {"own": {"status": "attached", "cost": {"run_count": 1, "run_time_ns": 5}}}
+    _, each = below("Cost by probe", report(probes=probes, duration_s=0.0))
+    assert isinstance(each, TextTable) and each.rows == [["own", "1", "–", "–", "measured"]]
+
+
 def test_the_budget_is_held_against_what_was_measured() -> None:
     profile = {"name": "summary", "budget": {"kernel_cpu_pct": 2.0}}
     [table] = below("Budget", report(profile=profile, cost={"kernel_cpu_pct": 1.0}))
