@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from netconsole.base import figure
@@ -139,13 +140,16 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     blocks: list[ReportBlock] = [Heading(title)]
     if probe.filters:
         blocks.append(Note(f"Only what passes the filter {filters_text(probe.filters)}."))
-    at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
-    unseen_alone = not any(probe.ledger.get(entry) for entry in LEDGER_COUNTS if entry != UNSEEN)
+    lost = {entry for entry in LEDGER_COUNTS if probe.ledger.get(entry)}
     if probe.counters:
+        less = bool(lost - {UNSEEN, "unlisted"})
         rows = [
-            [counter, figure.count(data.total, less), figure.rate(data.per_s, data.unit, less and not unseen_alone)]
+            [
+                counter,
+                figure.count(data.total, less or (UNSEEN in lost and not data.duration_s)),
+                figure.rate(data.per_s, data.unit, less),
+            ]
             for counter, data in probe.counters.items()
-            for less in (at_least and not (unseen_alone and data.duration_s),)
         ]
         blocks.append(TextTable(["counter", "total", "per second"], rows, frozenset({1, 2})))
     blocks += [
@@ -155,7 +159,7 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     ]
     for table, cells in probe.tables.items():
         if cells:
-            blocks.append(_table(cells, probe.columns.get(table), seconds(snapshot, name), at_least))
+            blocks.append(_table(cells, probe.columns.get(table), seconds(snapshot, name), lost))
     for histogram, data in probe.histograms.items():
         blocks += _histogram(histogram, data)
     if unseen_ms := probe.ledger.get(UNSEEN):
@@ -181,7 +185,7 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
 
 
 def _table(
-    rows: list[dict[str, SnapshotValue]], columns: TableColumns | None, span_s: float, at_least: bool
+    rows: list[dict[str, SnapshotValue]], columns: TableColumns | None, span_s: float, lost: AbstractSet[str]
 ) -> TextTable:
     if columns is None or not columns.values:
         return _rows(rows)
@@ -199,20 +203,27 @@ def _table(
     for row in ordered[:MAX_ROWS]:
         cells = [_text(row.get(label)) for label in labels]
         for name in values:
-            cells += _cells(row.get(name), columns.values[name], span_s, at_least)
+            cells += _cells(row.get(name), columns.values[name], span_s, lost)
         shown.append(cells)
     return TextTable(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
 
 
-def _cells(value: SnapshotValue, column: ColumnData, span_s: float, at_least: bool) -> list[str]:
-    """The cells of one value. A sum has a second cell: its rate, or for a sum of times the time per second."""
+def _cells(value: SnapshotValue, column: ColumnData, span_s: float, lost: AbstractSet[str]) -> list[str]:
+    """The cells of one value. A sum has a second cell: its rate, or for a sum of times the time per second.
+
+    A rate is of the time that was seen: it lacks nothing of the rest.
+    """
+    total_lacks, rate_lacks = bool(lost), bool(lost - {UNSEEN})
     known = number(value)
     if column.kind == "max":
         return [figure.quantity(known, column.unit) if column.unit in TIME_UNITS else figure.number(known)]
     per_s = known / span_s if known is not None and span_s else None
     if column.unit in TIME_UNITS:
-        return [figure.duration(known, column.unit), figure.duration(per_s, column.unit)]
-    return [figure.count(value if isinstance(value, int) else None, at_least), figure.number(per_s, at_least)]
+        return [
+            figure.quantity(known, column.unit, total_lacks),
+            figure.quantity(per_s, column.unit, rate_lacks),
+        ]
+    return [figure.count(value if isinstance(value, int) else None, total_lacks), figure.number(per_s, rate_lacks)]
 
 
 def _histogram(name: str, data: HistogramData) -> Iterator[ReportBlock]:

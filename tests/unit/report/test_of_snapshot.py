@@ -121,6 +121,32 @@ def test_a_probe_that_measured_is_told_with_its_title_and_what_it_cannot_see() -
     assert unseen == TextTable(["probe", "what it cannot see"], [row for row in known if row[1]])
 
 
+@pytest.mark.parametrize(
+    ("ledger", "counter", "longer", "row", "time"),
+    [
+        ({}, ["20", "2 packets/s"], "20", ["20", "2"], ["20 us", "2 us"]),
+        ({"lost": 1}, ["20", "2 packets/s"], "20", ["20", "2"], ["20 us", "2 us"]),  # samples: every count is exact
+        ({"missed": 1}, ["≥20", "≥2 packets/s"], "≥20", ["≥20", "≥2"], ["≥20 us", "≥2 us"]),
+        ({"unlisted": 1}, ["20", "2 packets/s"], "20", ["≥20", "≥2"], ["≥20 us", "≥2 us"]),
+        ({"unseen_ms": 1}, ["≥20", "2 packets/s"], "20", ["≥20", "2"], ["≥20 us", "2 us"]),
+        ({"unseen_ms": 1, "missed": 1}, ["≥20", "≥2 packets/s"], "≥20", ["≥20", "≥2"], ["≥20 us", "≥2 us"]),
+    ],
+)
+def test_what_was_missed_marks_what_it_makes_too_low(
+    ledger: dict[str, int], counter: list[str], longer: str, row: list[str], time: list[str]
+) -> None:
+    """Rates are of the time in which the probe was attached. A counter with a time of its own counted all the time."""
+    counted = {"total": 20, "per_s": 2.0, "unit": "packets"}
+    counters = {"one": counted, "other": {**counted, "duration_s": 10.0}}
+    rows = [{"device": "a", "packets": 20, "busy": 20}]
+    columns = {"labels": ["device"], "values": {name: COLUMNS["values"][name] for name in ("packets", "busy")}}
+    of_counters, of_rows, *_ = of_probe(ledger=ledger, counters=counters, tables={"t": rows}, columns={"t": columns})
+    assert isinstance(of_counters, TextTable) and isinstance(of_rows, TextTable)
+    assert of_counters.columns == ["counter", "total", "per second"] and of_counters.numeric == {1, 2}
+    assert of_counters.rows == [["one", *counter], ["other", longer, counter[1]]]
+    assert of_rows.rows == [["a", *row, *time]]
+
+
 def test_a_counter_that_moved_has_a_curve() -> None:
     history = {"moved": [0.0, 3.0], "stood": [0.0, 0.0], "short": [5.0], "t.count": [1.0, 2.0]}
     counters = {name: {"total": 1} for name in ("moved", "stood", "short")}
