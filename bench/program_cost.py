@@ -8,11 +8,13 @@ them. The objects are always the same ones, so they are in the CPU's cache; what
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +38,8 @@ from tests.support.live.contexts.ways import Ways
 
 Step = Callable[[], object]
 WARM, RUNS = 100, 3000
+LISTED, PAUSE_S = 250, 0.09
+"""Fewer packets than conntrack lists in eight ticks, and more than these (at 100 Hz)."""
 
 
 def of_vhost(probe: UnattachedProbe) -> list[Step]:
@@ -119,8 +123,8 @@ def of_path(probe: UnattachedProbe) -> list[Step]:
     ]
 
 
-def of_conntrack(probe: UnattachedProbe) -> list[Step]:
-    """A packet of a connection that is known."""
+def of_tracked_storm(probe: UnattachedProbe) -> list[Step]:
+    """A packet of a connection that is known. Of so many nearly all are only counted."""
     host = conntrack.Tracking(probe)
     skb, connection = host.packet(Flow(), host.eth0), host.connection()
     came = host.memory.bytes_of("sk_buff", skb)
@@ -134,6 +138,17 @@ def of_conntrack(probe: UnattachedProbe) -> list[Step]:
     ]
 
 
+def of_tracked(probe: UnattachedProbe) -> list[Step]:
+    """The same, few enough that all are listed. After each pause the CPU's cache has something else."""
+    numbers = itertools.count(1)
+
+    def pause() -> None:
+        if next(numbers) % LISTED == 0:
+            time.sleep(PAUSE_S)
+
+    return [pause, *of_tracked_storm(probe)]
+
+
 PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "vhost_queues": (vhost.FUNCTIONS, of_vhost),
     "tun_queues": (tun.FUNCTIONS, of_tun),
@@ -141,8 +156,10 @@ PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "tx_kick_path": (kick.FUNCTIONS, of_kick),
     "kvm_irqs": (kvm.FUNCTIONS, of_kvm),
     "host_path": ({}, of_path),
-    "conntrack": ({}, of_conntrack),
+    "conntrack": ({}, of_tracked),
+    "conntrack, a storm": ({}, of_tracked_storm),
 }
+"""Behind a comma, what is done with the probe."""
 
 
 def ran(fd: int) -> tuple[int, int]:
@@ -180,7 +197,8 @@ def main() -> None:
             functions, make = PROBES[name]
             for way, plain in (("by loads", False), ("by helpers", True)):
                 kept = Path(directory) / "compiled"
-                probe = UnattachedProbe(name, kept, {}, functions, OF_PROBE.get(name, {}), plain=plain)
+                probe_name = name.split(",")[0]
+                probe = UnattachedProbe(probe_name, kept, {}, functions, OF_PROBE.get(probe_name, {}), plain=plain)
                 times = measure(probe, make(probe), options.rounds)
                 probe.close()
                 each = (

@@ -34,7 +34,7 @@ enum nc_ledger_slot {
     NC_SEEN, NC_SUBMITTED, NC_SUPPRESSED, NC_LOST,      /* events */
     NC_MAP_FULL, NC_JOIN_MISSED, NC_PARSE_FAILED, NC_STACK_FAILED,
     NC_BREAKER,         /* events seen, and suppressed by the circuit breaker: the collector adds them to both */
-    NC_UNLISTED,        /* counted, but in no row, by the circuit breaker or in mode counters */
+    NC_UNLISTED,        /* counted, but in no row: by the circuit breaker, in mode counters, or in a storm */
     NC_UNMEASURED,      /* counted, but not timed */
     NC_UNSAMPLED,       /* events seen, and suppressed because of their flow: the collector adds them to both */
     NC_LEDGER_SLOTS = 16,

@@ -3,6 +3,8 @@
  *
  * What it found is in the packet when it returns (skb->_nfct). Why it found a packet invalid is said to the kernel's log alone, which is
  * off: but the functions that would log it are called with the text all the same.
+ *
+ * In a storm only the first packets in a few ticks are listed, and the others are counted. What was refused always has its row.
  */
 
 #include "../../common/netconsole.h"
@@ -10,30 +12,39 @@
 enum { PACKETS, REFUSED };      /* counters */
 
 /* Outcomes: those of enum ip_conntrack_info (the lowest bits of _nfct), and what has no number there (names/labels.py). */
-enum { UNTRACKED = 7, INVALID, DROPPED, ALREADY };
+enum { NEW = 2, UNTRACKED = 7, INVALID, DROPPED, ALREADY };
 #define INFO_BITS 7ul
-#define IS_TEMPLATE (1ul << 11) /* IPS_TEMPLATE_BIT: made by a rule to say the zone, no connection */
 
-/* A packet in nf_conntrack_in. Its entry stays when it has left, for the next packet at its address: to write into it costs much less than
- * to take a new one (docs/design/overhead.md). */
+#define NC_F_FILTERS (NC_F_PLACE | NC_F_FLOW | NC_F_ENDS)
+
+/* A packet in nf_conntrack_in. */
 struct visit {
-    u64 began_ns;       /* 0: the packet has left */
+    u64 skb;            /* 0: it has left */
+    u64 nfct;           /* what it had when it came */
+    u64 began_ns;       /* 0: it is counted, and not listed */
+    u64 ticks;          /* when it came, in those of the nest */
     u64 said;           /* address of the text that the kernel would log; 0: none */
-    u16 zone;
+    u16 zone;           /* that a rule gave it */
     u8 before;          /* state of its TCP connection */
     u8 is_tcp;          /* of a connection that there was, or was made */
-    u8 has_been;        /* through here, or past it by a rule */
-    u8 pad[3];
+    u8 pad[4];
 };
-BPF_TABLE("lru_hash", u64, struct visit, visits, 8192);
 
-/* What this CPU has given to nf_conntrack_in last. Where only a kretprobe tells of its return, it has no arguments. An interrupt's packet
- * takes the place of the one that it interrupted: that one is in the ledger (join_missed). */
-struct arguments {
+/* The packets that came on one CPU: that of a task, and that of the softirq which interrupts it; others only if their end was not seen, or
+ * if the kernel preempts its own code. An array for each CPU is found by the kernel's inlined code, a hash by a call. */
+#define VISITS 4
+#define LISTED_PER_TICKS 256    /* on one CPU, while nc_grant_ticks stays the same: what is beyond is only counted */
+struct nest {
+    u64 ticks;
+    u32 listed;         /* packets in these ticks */
+    u32 evicted;        /* so many visits have lost their place */
+    /* The last packet that came. Where only a kretprobe tells of its return, it has no arguments. A packet that came amid another one
+     * takes its place here: that other one is in the ledger (join_missed). */
     u64 skb;
     u64 state;
+    struct visit visits[VISITS];
 };
-BPF_PERCPU_ARRAY(given, struct arguments, 1);
+BPF_ARRAY(nests, struct nest, NC_CPUS);
 
 struct packet_key {
     u32 netns;
@@ -97,26 +108,91 @@ static inline u16 zone_of(struct nf_conn *ct)
 #endif
 }
 
+static inline struct nest *nest_here(void)
+{
+    u32 cpu = bpf_get_smp_processor_id();
+    return nests.lookup(&cpu);
+}
+
+static inline struct visit *visit_in(struct nest *nest, u64 skb)
+{
+#pragma unroll
+    for (u32 i = 0; i < VISITS; i++)
+        if (nest->visits[i].skb == skb)
+            return &nest->visits[i];
+    return NULL;
+}
+
+/* A task that the kernel has preempted amid nf_conntrack_in may go on on another CPU. The packet of an end that was not seen long ago may
+ * have had the same address. */
+static inline struct visit *visit_elsewhere(u64 skb)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 3, 0)       /* before, there are no loops */
+    u64 ticks = nc_grant_ticks();
+
+    for (u32 cpu = 0; cpu < NC_CPUS; cpu++) {
+        u32 key = cpu;          /* in memory the verifier does not see that it grows */
+        struct nest *nest = nests.lookup(&key);
+        struct visit *visit = nest ? visit_in(nest, skb) : NULL;
+
+        if (visit && ticks - visit->ticks <= 1)
+            return visit;
+    }
+#endif
+    return NULL;
+}
+
+static inline struct visit *visit_of(struct nest *here, u64 skb)
+{
+    struct visit *visit = visit_in(here, skb);
+
+    return visit ? visit : visit_elsewhere(skb);
+}
+
+/* May one more packet of this CPU be listed? */
+static inline int may_list(struct nest *nest)
+{
+    u64 ticks = nc_grant_ticks();
+
+    if (nest->ticks != ticks) {
+        nest->ticks = ticks;
+        nest->listed = 0;
+    }
+    return nest->listed < LISTED_PER_TICKS;
+}
+
+/* Does only the end of a packet tell whether it is wanted? Then it is timed in any case. */
+static inline int end_decides(struct nc_config *config)
+{
+    u32 slow_ones = NC_F_DETAILS | NC_F_THRESHOLD;
+
+    return config->flags & NC_F_FILTERS || (config->flags & slow_ones) == slow_ones;
+}
+
 int began(void *ctx)
 {
     struct sk_buff *skb = NC_PARAMETER(0);
-    u64 key = (u64)skb, nfct = NC_READ(skb, _nfct);
-    struct nf_conn *ct = connection_of(nfct);
-    struct visit none = {}, *visit = visits.lookup_or_try_init(&key, &none);
-    u32 zero = 0;
-    struct arguments *arguments = given.lookup(&zero);
+    struct nc_config *config = nc_config_get();
+    struct nest *nest = nest_here();
+    u64 nfct = NC_READ(skb, _nfct);
+    struct visit *visit;
 
-    if (arguments) {
-        arguments->skb = key;
-        arguments->state = (u64)NC_PARAMETER(1);
-    }
-    if (!visit)
+    if (!config || !nest)
         return 0;
+    nest->skb = (u64)skb;
+    nest->state = (u64)NC_PARAMETER(1);
+    visit = visit_in(nest, (u64)skb);   /* of a packet whose end was not seen */
+    if (!visit)
+        visit = visit_in(nest, 0);
+    if (!visit)
+        visit = &nest->visits[nest->evicted++ % VISITS];
+    visit->skb = (u64)skb;
+    visit->nfct = nfct;
+    visit->began_ns = may_list(nest) || end_decides(config) ? bpf_ktime_get_ns() : 0;
+    visit->ticks = nest->ticks;
     visit->said = 0;
-    visit->zone = zone_of(ct);
+    visit->zone = (nfct & INFO_BITS) == NEW ? zone_of(connection_of(nfct)) : 0;
     visit->before = visit->is_tcp = 0;
-    visit->has_been = (nfct & INFO_BITS) == UNTRACKED || (ct && !(NC_READ(ct, status) & IS_TEMPLATE));
-    visit->began_ns = bpf_ktime_get_ns();
     return 0;
 }
 
@@ -124,10 +200,10 @@ int began(void *ctx)
 int judged(void *ctx)
 {
     struct nf_conn *ct = NC_PARAMETER(0);
-    u64 key = (u64)NC_PARAMETER(1);
-    struct visit *visit = visits.lookup(&key);
+    struct nest *nest = nest_here();
+    struct visit *visit = nest && nc_config_get() ? visit_of(nest, (u64)NC_PARAMETER(1)) : NULL;
 
-    if (visit) {
+    if (visit && visit->began_ns) {
         visit->before = NC_READ(ct, proto.tcp.state);
         visit->is_tcp = 1;
     }
@@ -137,7 +213,8 @@ int judged(void *ctx)
 /* The text is the format, or what "%s" or "%pV" stand for: a text, or a struct va_format, which begins with a format. */
 static inline void say(u64 skb, u64 text, u64 other)
 {
-    struct visit *visit = visits.lookup(&skb);
+    struct nest *nest = nest_here();
+    struct visit *visit = nest ? visit_of(nest, skb) : NULL;
     char form[2] = {};
 
     if (!visit || visit->said)
@@ -171,15 +248,20 @@ int said_earlier_of_connection(void *ctx)
     return 0;
 }
 
+/* An invalid packet is for the rules to drop. */
+static inline int is_refused(u64 nfct)
+{
+    return !connection_of(nfct) && (nfct & INFO_BITS) != UNTRACKED;
+}
+
 static inline u32 outcome_of(struct visit *visit, u64 nfct, u32 verdict)
 {
+    if (is_refused(nfct))
+        return verdict ? INVALID : DROPPED;     /* NF_ACCEPT, NF_DROP */
     if ((nfct & INFO_BITS) == UNTRACKED)        /* by a rule, or by conntrack itself: neighbour discovery */
         return UNTRACKED;
-    if (visit->has_been)
-        return ALREADY;
-    if (!connection_of(nfct))
-        return verdict ? INVALID : DROPPED;     /* NF_ACCEPT, NF_DROP: an invalid packet is for the rules to drop */
-    return nfct & INFO_BITS;
+    /* It has been through here, or past it by a rule. A connection that a rule made to say the zone is taken from the packet. */
+    return nfct == visit->nfct ? ALREADY : nfct & INFO_BITS;
 }
 
 /* By which device it came in, or will leave. Open vSwitch and tc do not say that; there it is the packet's. */
@@ -233,27 +315,48 @@ static inline void list(struct packet_event *event, struct visit *visit, u64 too
     nc_bucket_add(time.lookup_or_try_init(&time_key, &empty), took_ns);
     if (visit->is_tcp && change.before != change.after)
         add(changes.lookup_or_try_init(&change, &none));
-    if (what->outcome == INVALID || what->outcome == DROPPED)
-        add(refused.lookup_or_try_init(what, &none));
 }
 
-static inline int event_wanted(struct nc_config *config, u32 outcome, u64 took_ns)
+/* A packet that passes the filters. What was refused has its row in any case, unless the time for details is used up. */
+static inline void account(struct nc_config *config, struct nest *nest, struct visit *visit, struct packet_event *event, u64 took_ns,
+                           int was_refused)
+{
+    u64 none = 0;
+
+    nc_count_shared(PACKETS);
+    if (was_refused)
+        nc_count_shared(REFUSED);
+    if (!visit->began_ns || !may_list(nest)) {
+        nc_ledger_add(NC_UNLISTED);
+        if (was_refused)
+            add(refused.lookup_or_try_init(&event->what, &none));
+        return;
+    }
+    nest->listed++;
+    if (nc_may_list(config)) {
+        list(event, visit, took_ns);
+        if (was_refused)
+            add(refused.lookup_or_try_init(&event->what, &none));
+    }
+    nc_listed(config);
+}
+
+static inline int event_wanted(struct nc_config *config, u64 took_ns, int was_refused)
 {
     if (!(config->flags & NC_F_DETAILS))
         return 0;
-    return !(config->flags & NC_F_THRESHOLD) || took_ns > config->threshold_ns || outcome == INVALID || outcome == DROPPED;
+    return !(config->flags & NC_F_THRESHOLD) || took_ns > config->threshold_ns || was_refused;
 }
 
-static inline void account(void *ctx, struct nc_config *config, struct visit *visit, struct packet_event *event, u64 now,
-                           struct sk_buff *skb, struct nf_hook_state *state)
+static inline void look_at(void *ctx, struct nc_config *config, struct nest *nest, struct visit *visit, struct packet_event *event,
+                           u64 now, struct sk_buff *skb, struct nf_hook_state *state, u64 nfct)
 {
-    u64 nfct = NC_READ(skb, _nfct), took_ns = now - visit->began_ns;
+    u64 took_ns = now - visit->began_ns;
     struct nf_conn *ct = connection_of(nfct);
     struct refused_key *what = &event->what;
     struct net *net = NC_READ(state, net);
-    u32 outcome = outcome_of(visit, nfct, NC_RESULT);
-    int is_refused = outcome == INVALID || outcome == DROPPED;
-    int has_device = is_refused || config->flags & NC_F_DEVICE;     /* of the many that pass, only what their rows need is read */
+    int was_refused = is_refused(nfct);
+    int has_device = was_refused || config->flags & NC_F_DEVICE;    /* of the many that pass, only what their rows need is read */
 
     __builtin_memset(event, 0, sizeof(*event));
     what->place.netns = NC_READ(net, ns.inum);
@@ -266,24 +369,25 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
         nc_parse_ports(&event->flow, skb);
     if (!nc_packet_wanted(config, &event->flow, skb))
         return;
-    what->outcome = outcome;
+    what->outcome = outcome_of(visit, nfct, NC_RESULT);
     what->l4 = event->flow.l4;
     if (ct)
         visit->zone = zone_of(ct);
     what->refused_zone = visit->zone;
-    if (is_refused)
+    if (was_refused)
         reason_of(what, visit);
     event->before = event->after = visit->before;
     if (visit->is_tcp && ct)
         event->after = NC_READ(ct, proto.tcp.state);
 
-    nc_count_shared(PACKETS);
-    if (is_refused)
-        nc_count_shared(REFUSED);
-    if (nc_may_list(config))
-        list(event, visit, took_ns);
-    nc_listed(config);
-    if (!event_wanted(config, what->outcome, took_ns) || !nc_event_allowed(config, now))
+    account(config, nest, visit, event, took_ns, was_refused);
+    if (!event_wanted(config, took_ns, was_refused))
+        return;
+    if (!visit->began_ns) {
+        nc_ledger_add(NC_BREAKER);
+        return;
+    }
+    if (!nc_event_allowed(config, now))
         return;
     if (!has_device)
         device_of(&what->place, skb, state);
@@ -295,41 +399,62 @@ static inline void account(void *ctx, struct nc_config *config, struct visit *vi
     nc_submit(ctx, event, sizeof(*event));
 }
 
-static inline void finish(void *ctx, struct sk_buff *skb, struct nf_hook_state *state)
+/* In a storm: all that has to be done for most packets. */
+static inline void only_count(struct nc_config *config)
 {
-    u64 key = (u64)skb, now = bpf_ktime_get_ns();
-    struct nc_config *config = nc_config_get();
-    struct visit *found = visits.lookup(&key), visit;
-    int zero = 0;
-    struct packet_event *event = records.lookup(&zero);
+    nc_count_shared(PACKETS);
+    nc_ledger_add(NC_UNLISTED);
+    if (config->flags & NC_F_DETAILS)
+        nc_ledger_add(NC_BREAKER);
+}
 
-    if (!config || !event)
+static inline void finish(void *ctx, struct nest *nest, struct sk_buff *skb, struct nf_hook_state *state)
+{
+    struct nc_config *config = nc_config_get();
+    struct visit *found, visit;
+    struct packet_event *event;
+    u64 now = 0, nfct;
+    int zero = 0;
+
+    if (!config)
         return;
-    if (!found || !found->began_ns) {   /* it was there before the programs */
+    found = skb ? visit_of(nest, (u64)skb) : NULL;
+    if (!found) {       /* it was there before the programs */
         nc_ledger_add(NC_JOIN_MISSED);
         return;
     }
+    if (found->began_ns)
+        now = bpf_ktime_get_ns();
     visit = *found;
-    found->began_ns = 0;
-    account(ctx, config, &visit, event, now, skb, state);
+    found->skb = 0;
+    nfct = NC_READ(skb, _nfct);
+    if (!now && !(config->flags & NC_F_FILTERS) && !is_refused(nfct)) {
+        only_count(config);
+        return;
+    }
+    event = records.lookup(&zero);
+    if (event)
+        look_at(ctx, config, nest, &visit, event, now, skb, state, nfct);
 }
 
 int ended(void *ctx)
 {
-    finish(ctx, NC_PARAMETER(0), NC_PARAMETER(1));
+    struct nest *nest = nest_here();
+
+    if (nest)
+        finish(ctx, nest, NC_PARAMETER(0), NC_PARAMETER(1));
     return 0;
 }
 
 int ended_without_arguments(void *ctx)
 {
-    u32 zero = 0;
-    struct arguments *arguments = given.lookup(&zero);
+    struct nest *nest = nest_here();
     u64 skb;
 
-    if (!arguments)
+    if (!nest)
         return 0;
-    skb = arguments->skb;
-    arguments->skb = 0;
-    finish(ctx, nc_pointer(skb), nc_pointer(arguments->state));
+    skb = nest->skb;
+    nest->skb = 0;
+    finish(ctx, nest, nc_pointer(skb), nc_pointer(nest->state));
     return 0;
 }
