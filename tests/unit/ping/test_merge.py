@@ -130,6 +130,18 @@ def test_one_echo_of_ten_without_its_middle_is_left_out(lacking: int, paired: in
     assert said(joined) == ([("echoes are whole", True, detail)] if lacking == 1 else [])
 
 
+def test_what_is_left_out_is_told_from_the_outside_in() -> None:
+    """Each of four captures lacks the middle of another echo of a hundred."""
+    roles = [role for role in INWARDS if role != "host"]
+    files = []
+    for place, role in enumerate(roles):
+        whole = [seq for seq in range(100) if seq != place]
+        files.append(capture_of(role, [*partial([place], 80 - place), *echoes(whole, 80 - place)]))
+    joined = join(files)
+    assert seqs(joined) == [*range(4, 100)]
+    assert [detail.partition(": ")[2].partition(" knows")[0] for _, _, detail in said(joined)] == roles
+
+
 IRQ: dict[str, Any] = {"s1_s2": 1.0, "s2_s3": 2.0, "s3_s4": 3.0, "s4_s5": 4.0}
 
 
