@@ -231,6 +231,29 @@ def test_packets_of_others_are_no_loss_and_five_entries_are_named() -> None:
     assert detail == ("sender-host: the capture missed records: entry_1 1, entry_2 2, entry_3 3, entry_4 4, entry_5 5")
 
 
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [
+        ({}, {"run": "a", "addresses": ["x", "y"], "boundary": "before_driver"}, []),
+        (
+            {"run": "a"},
+            {"run": "b" * 70},
+            [("same run", f"captures of different runs: sender-vm: a; sender-host: {'b' * 60}")],
+        ),
+        (
+            {"addresses": ["x", "y"]},
+            {"addresses": ["x", "z"]},
+            [("same addresses", "captures of different addresses: sender-vm: x and y; sender-host: x and z")],
+        ),
+    ],
+)
+def test_what_differs_between_captures_is_named(
+    outer: dict[str, Any], inner: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    joined = join([capture_of(OUTER, [], **outer), capture_of(INNER, [], **inner)])
+    assert said(joined) == [(check, False, detail) for check, detail in expected]
+
+
 def test_where_segments_end_is_said_unless_it_is_before_the_driver() -> None:
     def checks(*boundaries: str) -> list[tuple[str, bool, str]]:
         roles = [role for role in INWARDS if role != "host"]

@@ -145,9 +145,9 @@ def _stages(
 
 
 def _same_run(files: Sequence[CaptureFile], checks: list[BreakdownCheck]) -> None:
-    for what, of in (
-        ("run", lambda one: one.run),
-        ("addresses", lambda one: " and ".join(one.addresses) or None),
+    for what, several, of in (
+        ("run", "runs", lambda one: one.run),
+        ("addresses", "addresses", lambda one: " and ".join(one.addresses) or None),
     ):
         found: dict[str, list[str]] = {}
         for _, capture in files:
@@ -156,7 +156,7 @@ def _same_run(files: Sequence[CaptureFile], checks: list[BreakdownCheck]) -> Non
                 found.setdefault(value, []).append(capture.role)
         if len(found) > 1:
             said = "; ".join(f"{', '.join(roles)}: {value[:60]}" for value, roles in found.items())
-            checks.append(BreakdownCheck(f"same {what}", False, f"captures of different {what}s: {said}"))
+            checks.append(BreakdownCheck(f"same {what}", False, f"captures of different {several}: {said}"))
     known = {capture.boundary for _, capture in files if capture.boundary is not None}
     if len(known) > 1:
         ends = "; ".join(
