@@ -232,6 +232,7 @@ def _take(known: DropPlace, other: DropPlace) -> None:
     if known.per_s is not None or other.per_s is not None:
         known.per_s = max(known.rates.values())
     known.rows += other.rows
+    known.at_least = any(row.at_least for row in known.rows if known.counted[row.family] == known.total)
 
 
 def _is_more(place: DropPlace, same: Iterable[DropPlace]) -> bool:

@@ -26,6 +26,8 @@ from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
 from tests.unit.telemetry.test_state import Stream
 
+EXACT, LEAST = False, True
+
 
 def spec(stage: str = "tap", say: str = "full", **more: Any) -> DropPlaceSpec:
     return DropPlaceSpec("t", "n", **{"stage": stage, "at": "{device}", "say": say, **more})
@@ -127,6 +129,19 @@ def test_two_places_of_a_coarse_source_are_added_up() -> None:
     coarse = (COARSE, replace(COARSE, say="other", where={"why": ("y",)}))
     rows = [row("fine", 70, 7.0), row("coarse", 60, 6.0), row("coarse", 20, 2.0, why="y")]
     assert told(drop_places(rows, rules(fine=FINE, coarse=coarse))) == [("tap", "eth0", 80, 8.0)]
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "at_least"),
+    [((70, EXACT), (100, LEAST), True), ((70, LEAST), (100, EXACT), False), ((100, LEAST), (70, EXACT), True),
+     ((100, EXACT), (70, LEAST), False), ((70, EXACT), (70, LEAST), True)],
+)  # fmt: skip
+def test_a_total_is_a_lower_bound_where_its_source_says_so(
+    fine: tuple[int, bool], coarse: tuple[int, bool], at_least: bool
+) -> None:
+    rows = [row("fine", fine[0], 1.0, fine[1]), row("coarse", coarse[0], 1.0, coarse[1])]
+    [place] = drop_places(rows, rules(fine=FINE, coarse=COARSE))
+    assert place.at_least is at_least
 
 
 @pytest.mark.parametrize(
