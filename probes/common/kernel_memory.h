@@ -117,6 +117,13 @@ static inline void *nc_number(u64 value)
     asm volatile("%0 = -%0\n%0 = -%0" : "+r"(value));
     return (void *)value;
 }
+/* A member of what the n-th argument of a program on a function points to, for members that every run needs. fentry and fexit load it by
+ * themselves before 6.2, too. A kprobe's program cannot: there the manifest names another function, which uses NC_READ. */
+#if NC_CAST || NC_PLAIN
+#define NC_MEMBER_OF(n, type, member) NC_READ((struct type *)NC_PARAMETER(n), member)
+#else
+#define NC_MEMBER_OF(n, type, member) ((struct type *)nc_pointer(nc_parameter_##n(ctx)))->member
+#endif
 #define NC_RESULT nc_function_result(ctx)
 #define NC_FUNCTION nc_function_address(ctx)
 

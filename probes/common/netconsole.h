@@ -6,6 +6,7 @@
  *   NC_EVENTS        1 when the manifest has events
  *   NC_RING          1 when the kernel has ring buffers (5.8); else events leave by a perf buffer
  *   NC_DIRECT        1 when the programs are loaded as BTF-typed raw tracepoints; 0 when they are plain ones
+ *   NC_PLAIN         1 when all reads shall be calls of a helper, as tests ask for
  *   NC_CAST          1 when programs load from any address by themselves (bpf_rdonly_cast); 0 when they call a helper
  *   HAVE_..., NARGS_...  what this kernel has (docs/reference/probes.md)
  *

@@ -169,30 +169,41 @@ static inline int end_decides(struct nc_config *config)
     return config->flags & NC_F_FILTERS || (config->flags & slow_ones) == slow_ones;
 }
 
-int began(void *ctx)
+static inline void begin(u64 skb, u64 state, u64 nfct)
 {
-    struct sk_buff *skb = NC_PARAMETER(0);
     struct nc_config *config = nc_config_get();
     struct nest *nest = nest_here();
-    u64 nfct = NC_READ(skb, _nfct);
     struct visit *visit;
 
     if (!config || !nest)
-        return 0;
-    nest->skb = (u64)skb;
-    nest->state = (u64)NC_PARAMETER(1);
-    visit = visit_in(nest, (u64)skb);   /* of a packet whose end was not seen */
+        return;
+    nest->skb = skb;
+    nest->state = state;
+    visit = visit_in(nest, skb);        /* of a packet whose end was not seen */
     if (!visit)
         visit = visit_in(nest, 0);
     if (!visit)
         visit = &nest->visits[nest->evicted++ % VISITS];
-    visit->skb = (u64)skb;
+    visit->skb = skb;
     visit->nfct = nfct;
     visit->began_ns = may_list(nest) || end_decides(config) ? bpf_ktime_get_ns() : 0;
     visit->ticks = nest->ticks;
     visit->said = 0;
     visit->zone = (nfct & INFO_BITS) == NEW ? zone_of(connection_of(nfct)) : 0;
     visit->before = visit->is_tcp = 0;
+}
+
+int began(void *ctx)
+{
+    begin((u64)NC_PARAMETER(0), (u64)NC_PARAMETER(1), NC_MEMBER_OF(0, sk_buff, _nfct));
+    return 0;
+}
+
+int began_by_kprobe(void *ctx)
+{
+    struct sk_buff *skb = NC_PARAMETER(0);
+
+    begin((u64)skb, (u64)NC_PARAMETER(1), NC_READ(skb, _nfct));
     return 0;
 }
 
@@ -408,12 +419,12 @@ static inline void only_count(struct nc_config *config)
         nc_ledger_add(NC_BREAKER);
 }
 
-static inline void finish(void *ctx, struct nest *nest, struct sk_buff *skb, struct nf_hook_state *state)
+static inline void finish(void *ctx, struct nest *nest, struct sk_buff *skb, struct nf_hook_state *state, u64 nfct)
 {
     struct nc_config *config = nc_config_get();
     struct visit *found, visit;
     struct packet_event *event;
-    u64 now = 0, nfct;
+    u64 now = 0;
     int zero = 0;
 
     if (!config)
@@ -427,7 +438,6 @@ static inline void finish(void *ctx, struct nest *nest, struct sk_buff *skb, str
         now = bpf_ktime_get_ns();
     visit = *found;
     found->skb = 0;
-    nfct = NC_READ(skb, _nfct);
     if (!now && !(config->flags & NC_F_FILTERS) && !is_refused(nfct)) {
         only_count(config);
         return;
@@ -442,19 +452,19 @@ int ended(void *ctx)
     struct nest *nest = nest_here();
 
     if (nest)
-        finish(ctx, nest, NC_PARAMETER(0), NC_PARAMETER(1));
+        finish(ctx, nest, NC_PARAMETER(0), NC_PARAMETER(1), NC_MEMBER_OF(0, sk_buff, _nfct));
     return 0;
 }
 
 int ended_without_arguments(void *ctx)
 {
     struct nest *nest = nest_here();
-    u64 skb;
+    struct sk_buff *skb;
 
     if (!nest)
         return 0;
-    skb = nest->skb;
+    skb = nc_pointer(nest->skb);
     nest->skb = 0;
-    finish(ctx, nest, nc_pointer(skb), nc_pointer(nest->state));
+    finish(ctx, nest, skb, nc_pointer(nest->state), skb ? NC_READ(skb, _nfct) : 0);
     return 0;
 }

@@ -168,6 +168,7 @@ class Compiler:
             "NC_RING": int(self.job["ring"]),
             "NC_DIRECT": int(way == DIRECT),
             "NC_CAST": int(way == CAST),
+            "NC_PLAIN": int(bool(self.job.get("plain"))),
         }
         values.update(definitions(self.spec))
         values.update(self._facts)

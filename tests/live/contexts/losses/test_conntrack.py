@@ -26,7 +26,7 @@ NO_CONNECTION = "no connection, and not how one begins"
 
 
 EARLIER = {
-    "began": "began",
+    "began": "began_by_kprobe",
     "ended": "ended_without_arguments",
     "said": "said_earlier",
     "said_of_connection": "said_earlier_of_connection",
