@@ -123,8 +123,9 @@ static inline struct visit *visit_in(struct nest *nest, u64 skb)
     return NULL;
 }
 
-/* A task that the kernel has preempted amid nf_conntrack_in may go on on another CPU. The packet of an end that was not seen long ago may
- * have had the same address. */
+/* A task that the kernel has preempted amid nf_conntrack_in may go on on another CPU. What came longer ago is another packet at the same
+ * address, whose end was not seen. */
+#define AWAY_TICKS 32           /* 1 s at 250 Hz */
 static inline struct visit *visit_elsewhere(u64 skb)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 3, 0)       /* before, there are no loops */
@@ -135,7 +136,7 @@ static inline struct visit *visit_elsewhere(u64 skb)
         struct nest *nest = nests.lookup(&key);
         struct visit *visit = nest ? visit_in(nest, skb) : NULL;
 
-        if (visit && ticks - visit->ticks <= 1)
+        if (visit && ticks - visit->ticks <= AWAY_TICKS)
             return visit;
     }
 #endif
