@@ -74,6 +74,44 @@ def test_a_lower_bound_is_told_as_one(manifests: dict[str, Manifest]) -> None:
     assert [(one.total, one.at_least) for one in places_of(made, manifests)] == [(3, True)]
 
 
+def rates(*rows: dict[str, Any], manifests: dict[str, Manifest], **probe: Any) -> list[tuple[int, float | None]]:
+    """Of kernel_drops alone."""
+    of_kernel = {"kernel_drops": {"status": "attached", "tables": {"drops": list(rows)}, **probe}}
+    found = places_of(msgspec.convert({**HEAD, "probes": of_kernel}, Snapshot), manifests)
+    return [(one.total, one.per_s) for one in found]
+
+
+def test_a_rate_is_of_the_time_in_which_the_probe_measured(manifests: dict[str, Manifest]) -> None:
+    """A packet in 3 s; in the 10 s of the snapshot where the probe names no time; unknown where that is none."""
+    one = drop("SKB_BAD", 1)
+    assert rates(one, manifests=manifests, duration_s=3.0) == [(1, 0.333)]
+    assert rates(one, manifests=manifests) == [(1, 0.1)]
+    assert rates(one, manifests=manifests, duration_s=0.0) == [(1, None)]
+    assert rates(drop("SKB_BAD", 0), {**one, "count": None}, manifests=manifests) == []
+    assert rates(one, manifests=manifests, status="failed") == rates(manifests=manifests, tables={}) == []
+    assert rates({**one, "device": None, "netns": 1.5}, manifests=manifests, status="degraded") == [(1, 0.1)]
+
+
+def test_the_sender_is_that_of_the_largest_flow_else_of_the_newest_sample(manifests: dict[str, Manifest]) -> None:
+    def first(*flows: dict[str, Any], events: tuple[dict[str, Any], ...] = ()) -> str:
+        made = taken(drop("NO_ONE", 7, "tap0"), flows=flows)
+        kernel = msgspec.structs.replace(made.probes["kernel_drops"], events=list(events))
+        made = msgspec.structs.replace(made, probes={"kernel_drops": kernel})
+        [place] = places_of(made, manifests)
+        return place.sender
+
+    def flow(source: str, count: Any) -> dict[str, Any]:
+        return {**drop("NO_ONE", count, "tap0"), "source": source}
+
+    assert first(flow("192.0.2.1", 2), flow("192.0.2.2", 3), flow("192.0.2.3", 1)) == "192.0.2.2"
+    assert first(flow("192.0.2.1", None), flow("192.0.2.2", 1)) == "192.0.2.2"
+    old, new = ({"reason": "NO_ONE", "source": source} for source in ("192.0.2.8", "192.0.2.9"))
+    assert first(events=(old, new)) == "192.0.2.9"
+    assert first(flow("192.0.2.1", 1), events=(new,)) == "192.0.2.1"
+    assert first(drop("NO_ONE", 9, "tap0"), events=(new,)) == "192.0.2.9"  # a row of flows that names no sender
+    assert first() == ""
+
+
 def test_only_the_largest_are_kept(manifests: dict[str, Manifest]) -> None:
     rows = [drop("NO_ONE", number + 1, f"tap{number}") for number in range(MAX_PLACES + 5)]
     found = places_of(taken(*rows), manifests)
@@ -142,3 +180,11 @@ def test_a_place_that_proves_an_incident_has_its_level(manifests: dict[str, Mani
     assert [one.level for one in places_of(taken(benign, other), manifests)][-2:] == ["ok", "ok"]
     found = places_of(taken(benign, other, incidents=[incident]), manifests)
     assert {(one.where, one.level) for one in found} >= {("tap0", "!"), ("eth0", "ok")}
+
+    def level(*incidents: dict[str, Any]) -> str:
+        found = places_of(taken(other, incidents=list(incidents)), manifests)
+        return next(one.level for one in found if one.where == "tap0")
+
+    assert level({**incident, "level": "!!"}, incident) == "!!"
+    for elsewhere in ({"probe": "softnet"}, {"name": "flows"}, {"labels": {**labels, "device": "tap1"}}):
+        assert level({**incident, "evidence": [{**proof, "labels": labels, **elsewhere}]}) == "ok"
