@@ -106,7 +106,7 @@ def test_a_way_is_drawn_to_the_scale_of_its_longest_part() -> None:
     assert scaled_lines(path) == [
         f"A             vm                  34.0  50 %  {'█' * 17}",
         f"a long name…  a place that …     -68.0  -9 %  {'░' * 34}",
-        "C                                     –        ?",
+        "C                                    –        ?",
     ]
     assert scaled_lines(ScaledPath("", "", [ScaledBar("A", "x", 0.0, "0")])) == ["A  x         0"]
     assert scaled_lines(ScaledPath("", "", [])) == []
@@ -193,7 +193,8 @@ def test_html() -> None:
         "<h2>A&lt;b</h2>",
         "<p>a note</p>",
         '<ul><li class="act"><b>!!</b> it loses<span class="more">look</span>'
-        '<span class="more"><code>ip a</code></span><span class="more"><code>ip l</code></span></li><li class=""><b>ok</b> fine</li></ul>',
+        '<span class="more"><code>ip a</code></span><span class="more"><code>ip l</code></span></li>'
+        '<li class=""><b>ok</b> fine</li></ul>',
         '<div class="wide"><table><thead><tr><th>name</th><th class="n">n</th></tr></thead><tbody>'
         '<tr><td>a</td><td class="n">10</td></tr>',
         '<tr><td>long_<wbr>er</td><td class="n">9</td></tr></tbody></table></div>'
