@@ -270,10 +270,11 @@ def test_places_of_a_running_measurement(stream: Stream) -> None:
     manifests = rules(p=(spec(), spec("again")), absent=spec())
     labels: list[dict[str, Any]] = [{"device": name} for name in ("eth0", "eth1", "eth2")]
     counts = [{"n": Count(3, 7)}, {"n": Count(0, 0)}, {"other": Count(1, 1)}]
-    stream.table(*[Row(labels=one, counts=count, gauges={}) for one, count in zip(labels, counts, strict=True)])
+    rows = [Row(labels=one, counts=count, gauges={}) for one, count in zip(labels, counts, strict=True)]
+    stream.table(*rows, interval_ns=2_000_000_000)
     stream.end()
     [place] = of_state(stream.state, manifests)
-    assert (place.stage, place.at, place.total, place.per_s) == ("again", "eth0", 7, 3.0)
+    assert (place.stage, place.at, place.total, place.per_s) == ("again", "eth0", 7, 1.5)
     assert (place.at_least, place.now_at_least) == (False, False)
     stream.cost(ledger={"missed": Count(1, 1)})
     stream.end()

@@ -9,10 +9,11 @@ import pytest
 
 from netconsole.ping import capture
 from netconsole.ping.analysis.analyze import analyze
+from netconsole.ping.analysis.joint_clock import related
 from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown
-from netconsole.ping.capture import ROLES
-from tests.support.ping import echo, linked
+from netconsole.ping.capture import ROLES, PingCapture, Role
+from tests.support.ping import capture_of, echo, linked
 
 HZ = 2_500_000_000
 KICK, INTERRUPT = 9, 21
@@ -134,3 +135,78 @@ def test_halves_that_cannot_be_are_said() -> None:
     same = {"clock": {"boot_id": "b"}}
     found = run({"receiver-vm": same, "receiver-host": same}, guest_offset_ns=5_000_000)
     assert any(one.check == "clocks of U_receiver" and not one.ok for one in found.checks)
+
+
+def side(role: Role, *points: dict[str, Any], name: str = "monotonic", boot: str = "", **more: Any) -> PingCapture:
+    """A capture of no echo with these points of its clock."""
+    return capture_of(role, [], clock={"tsc": [*points], "name": name, "boot_id": boot}, **more).capture
+
+
+def host_ns(guest: PingCapture, host: PingCapture, guest_ns: int) -> float:
+    relation = related(guest, host)
+    assert relation is not None
+    return relation.to_host_ns(guest_ns)
+
+
+def at(s: float, tsc_s: float, late_ns: int = 0, accuracy_us: float = 0.2) -> dict[str, Any]:
+    """At so many seconds of the clock the TSC has counted so many seconds."""
+    return {**point(round(s * 1e9) + late_ns, round(tsc_s * HZ) % 2**64), "accuracy_us": accuracy_us}
+
+
+OFFSET: dict[str, Any] = {"guest_tsc": {"offset": 0}}
+
+
+def test_errors_of_both_sides_add_up() -> None:
+    """0.5 us and 0.4 us, the worse point of each, and what each capture says of itself."""
+    guest = side("sender-vm", at(0, 0), at(9, 9, accuracy_us=0.5), error_us=1.0)
+    host = side("sender-host", at(0, 0, accuracy_us=0.4), at(9, 9), error_us=2.0, **OFFSET)
+    relation = related(guest, host)
+    assert relation is not None and relation.accuracy_us == pytest.approx(3.9)
+    same = related(side("sender-vm", boot="b", error_us=1.0), side("sender-host", boot="b", error_us=2.0))
+    assert same is not None and (same.accuracy_us, same.to_host_ns(7)) == (3.0, 7.0)
+
+
+def test_clocks_of_one_kernel_are_one_where_they_have_one_name() -> None:
+    guest = side("sender-vm", boot="b", name="monotonic")
+    assert related(guest, side("sender-host", boot="b", name="realtime")) is None
+    assert related(guest, side("sender-host", boot="c")) is None
+    assert related(side("sender-vm"), side("sender-host")) is None
+    assert related(capture_of("sender-vm", []).capture, side("sender-host")) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "vm", "is_known"), [("a", "a", True), ("a", "b", False), ("", "b", True), ("a", "", True)]
+)
+def test_what_kvm_adds_for_another_vm_is_not_used(named: str, vm: str, is_known: bool) -> None:
+    host = side("sender-host", at(0, 0), guest_tsc={"offset": 0, "vm": named})
+    assert (related(side("sender-vm", at(0, 0), vm=vm), host) is not None) is is_known
+    for one, other in ((side("sender-vm"), host), (side("sender-vm", at(0, 0)), side("sender-host", **OFFSET))):
+        assert related(one, other) is None  # no point, no relation
+    assert related(side("sender-vm", at(0, 0)), side("sender-host", at(0, 0))) is None
+
+
+def test_a_time_is_counted_from_the_nearest_point_of_each_clock() -> None:
+    """Clocks run on between points as they did on average. At 5 s the guest's was 1 ms late, and the host's 2 ms."""
+    straight = [at(0, 0), at(10, 10)]
+    bent = [straight[0], at(5, 5, 1_000_000), straight[1]]
+    assert host_ns(side("sender-vm", *bent), side("sender-host", *straight, **OFFSET), 5_001_000_000) == 5_000_000_000
+    more = [straight[0], at(5, 5, 2_000_000), straight[1]]
+    assert host_ns(side("sender-vm", *straight), side("sender-host", *more, **OFFSET), 5_100_000_000) == 5_102_000_000
+    fast = side("sender-host", at(0, 0), at(10, 10, 10_000), **OFFSET)  # 1 ppm
+    assert host_ns(side("sender-vm", *straight), fast, 3_000_000_000) == pytest.approx(3_000_003_000, abs=1)
+
+
+def test_a_tsc_that_begins_again_is_followed() -> None:
+    """The host's after 1 s. Its point after the fact is 1 ms late, and farther away."""
+    begin = 2**64 / HZ - 1
+    host = side("sender-host", at(0, begin), at(10, begin + 10, 1_000_000), **OFFSET)
+    guest = side("sender-vm", at(0, begin))
+    assert host_ns(guest, host, 1_500_000_000) == pytest.approx(1_500_000_000, abs=2000)
+
+
+def test_an_offset_below_zero_is_taken_off_before_scaling() -> None:
+    """The guest counts 1.5 times as fast, and 100 s less."""
+    kvm = {"offset": -round(150 * HZ), "ratio": 3 << 47, "fraction_bits": 48}
+    host = side("sender-host", at(0, 20), guest_tsc=kvm)
+    guest = side("sender-vm", {**at(0, 1.5 * 20 - 150), "hz": 1.5 * HZ})
+    assert host_ns(guest, host, 2_000_000_000) == pytest.approx(2_000_000_000)

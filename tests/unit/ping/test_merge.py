@@ -170,7 +170,7 @@ def test_stages_are_held_against_all_that_were_paired_not_against_what_others_le
 
 def test_the_whole_of_stages_is_told_or_their_sum() -> None:
     assert total_of(IrqTimes(1, **IRQ)) == 10.0 and total_of(IrqTimes(1, **IRQ, total=11.0)) == 11.0
-    assert total_of(KickTimes(1, k1_k2=1.0, k2_k3=2.0, k3_k4=0.0)) == 3.0
+    assert total_of(KickTimes(1, k1_k2=1.0, k2_k3=2.0, k3_k4=4.0)) == 7.0
     assert total_of(IrqTimes(1, s1_s2=1.0, s2_s3=2.0, s3_s4=3.0)) is None
     assert total_of(KickTimes(1, k2_k3=2.0, k3_k4=3.0)) is None and total_of(KickTimes(1, total=0.0)) == 0.0
 
