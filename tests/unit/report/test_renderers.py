@@ -217,3 +217,34 @@ def test_drawings_are_in_html_alone() -> None:
     path = ScaledPath("way", "us", [ScaledBar("A", "x", 1.0, "1")])
     assert to_html(document(*DRAWN, path)).count("<figure") == 3
     assert to_text(document(*DRAWN)) == "title\nsubtitle\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "in_text", "in_markdown", "in_html"),
+    [
+        (Heading("x" * 5000), 256, 500, 500),
+        (Note("x" * 5000), 2000, 2000, 2000),
+        (SummaryLines([SummaryLine("!", "x" * 5000)]), 1000, 1000, 1000),
+        (SummaryLines([SummaryLine("!", "", "x" * 5000)]), 1000, 1000, 1000),
+        (SummaryLines([SummaryLine("!", "", "", ("x" * 5000,))]), 1000, 1000, 1000),
+        (TextTable(["a"], [["x" * 5000]]), 71, 500, 500),
+    ],
+)
+def test_a_text_from_outside_has_an_end(block: ReportBlock, in_text: int, in_markdown: int, in_html: int) -> None:
+    for page, most in ((to_text, in_text), (to_markdown, in_markdown), (to_html, in_html)):
+        shown = page(document(block)).lower()
+        assert "x" * most + "…" in shown and "x" * (most + 1) not in shown
+    long = Document("title", "y" * 1001, [])
+    assert all(
+        "y" * 1000 + "…" in page(long) and "y" * 1001 not in page(long) for page in (to_text, to_markdown, to_html)
+    )
+
+
+def test_quotes_are_escaped_in_html() -> None:
+    assert "<p>&quot;a&#x27;</p>" in to_html(document(Note("\"a'")))
+
+
+def test_the_longest_run_of_backticks_counts() -> None:
+    shown = to_markdown(document(SummaryLines([SummaryLine("!", "x", "", ("a ``b` c",))])))
+    assert shown.endswith("```a ``b` c```\n")
+    assert to_markdown(document(SummaryLines([SummaryLine("!", "x", "", ("`a b",))]))).endswith("`` `a b ``\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from netconsole.base.figure import width
 from netconsole.run.doctor import CapabilityCheck, ProbeResult, ProgramCheck, Report
 from netconsole.run.doctor_text import COLUMNS, brief, verbose
@@ -42,6 +44,94 @@ def test_it_fits_a_screen_and_says_each_reason_once() -> None:
 def test_the_details_have_every_attach_point() -> None:
     text = " ".join(verbose(report()).split())
     assert text.count(WHY) >= 10 and "one: raw_tracepoint:x" in text and "function_8: not attached" in text
+
+
+def test_every_line_of_a_small_report() -> None:
+    tried = ["kprobe:a", {"point": "kprobe:b", "why": "no b", "detail": ""}, ["kprobe:c", "no c"], 7]
+    whole = ProbeResult(
+        "attached", None, None, None, [ProgramCheck("drop", "kprobe:d", ["fentry:d"]), ProgramCheck("x", "y")]
+    )
+    partly = ProbeResult("degraded", "in part", "look", None, [ProgramCheck("late", None, tried), ProgramCheck("z")])
+    able = {"bcc": CapabilityCheck(True, help="unneeded"), "raw_tp": CapabilityCheck(False, "too old", "a new one")}
+    found = Report(
+        HOST, {**able, "map_size": CapabilityCheck(False)}, {"one": whole, "two": partly}, ["three: odd"], True
+    )
+    assert verbose(found).splitlines() == [
+        "  host               hv-017, kernel 6.18.0, Debian",
+        "",
+        "This host",
+        "  bcc                ok",
+        "  raw tp             missing: too old",
+        "                     → a new one",
+        "  map size           missing:",
+        "",
+        "Probes",
+        "  one                ok",
+        "                     drop: kprobe:d; not fentry:d",
+        "                     x: y",
+        "  two                ! degraded: in part",
+        "                     late: not attached; tried kprobe:a, kprobe:b: no b,",
+        "                       kprobe:c: no c, 7",
+        "                     z: not attached; tried nothing",
+        "                     → look",
+        "  broken             three: odd",
+        "",
+        "2 of 2 probes run here. The reasons are above.",
+    ]
+    assert brief(found).splitlines() == [
+        "host          hv-017, kernel 6.18.0, Debian",
+        "can           bcc",
+        "cannot        raw tp: too old",
+        "              → a new one",
+        "cannot        map size: no reason known",
+        "ok            1 of 2 probes: one",
+        "! degraded    two: no b",
+        "              → look",
+        "broken        three: odd",
+        "",
+        "2 of 2 probes run here. The reasons are above. netconsole doctor --verbose shows",
+        "every attach point.",
+    ]
+
+
+def test_the_reason_of_most_probes_comes_first_and_help_is_said_once() -> None:
+    def failed(why: str | None, help: str) -> ProbeResult:
+        return ProbeResult("failed", why, help)
+
+    probes = {
+        "a": failed("rare", "h"),
+        "b": failed("often", "one"),
+        "c": failed("often", "two"),
+        "d": failed("often", "one"),
+    }
+    lines = brief(Report(HOST, {}, {**probes, "e": failed(None, "")})).splitlines()
+    assert lines[1:9] == [
+        "can           nothing",
+        "ok            nothing",
+        "!! failed     b, c, d: often",
+        "              → one",
+        "              → two",
+        "!! failed     a: rare",
+        "              → h",
+        "!! failed     e: no reason known",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_far", "user", "said"),
+    [
+        (True, 1000, "0 of 1 probes run here. The reasons are above."),
+        (False, 0, "0 of 1 probes run here. The reasons are above."),
+        (False, 1000, "0 of 1 probes run here. Probes in the kernel need root: run netconsole doctor"),
+    ],
+)
+def test_why_nothing_runs_depends_on_who_asks(
+    monkeypatch: pytest.MonkeyPatch, is_far: bool, user: int, said: str
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    assert said in verbose(Report(HOST, {}, {"a": ProbeResult("failed")}, [], is_far)).splitlines()
+    fine = Report(HOST, {}, {"a": ProbeResult("attached", programs=[ProgramCheck("p", "x")])}, [], is_far)
+    assert verbose(fine).splitlines()[-1] == "1 of 1 probes run here."
 
 
 def test_what_comes_from_a_host_is_printable() -> None:

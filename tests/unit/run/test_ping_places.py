@@ -8,9 +8,12 @@ import pytest
 
 from netconsole.base.errors import BadInput, Unable
 from netconsole.far.host import AnyHost
+from netconsole.host.target import Target
 from netconsole.ping.capture import Role
-from netconsole.run.ping_places import HERE, read_places
+from netconsole.run import ping_places
+from netconsole.run.ping_places import HERE, best, find_everywhere, read_places
 from netconsole.run.ping_watch import look_around
+from netconsole.sources.ping_ends import HostTables, PortLink
 from tests.support.far_host import NearHost
 
 
@@ -35,6 +38,73 @@ def test_a_place_that_cannot_be_entered_is_said_and_one_in_a_vm_is_only_entered(
     found = read_places(at, enter)
     assert entered == ["ssh://a", "ssh://b"] and list(found.tables) == [HERE]
     assert found.unreached == {"ssh://b": "ssh://b: it asks for a password"}
+
+
+def test_what_a_host_does_not_let_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Target | None] = []
+
+    def refuses(target: Target | None = None) -> HostTables:
+        asked.append(target)
+        if target is None and len(asked) > 1:
+            raise OSError("odd\x07")
+        if target is not None:
+            raise PermissionError(13, "Permission denied")
+        return HostTables({})
+
+    monkeypatch.setattr(ping_places, "read_tables", refuses)
+    with contextlib.closing(NearHost()) as near:
+        found = read_places({"sender-host": "ssh://a"}, lambda _: near)
+    assert found.unreached == {"ssh://a": "ssh://a: netconsole cannot read the devices of this host: Permission denied"}
+    assert list(found.tables) == [HERE]
+    with pytest.raises(Unable, match=r"cannot read the devices of this host: odd\\x07"):
+        read_places({}, lambda _: near)
+
+
+MAC, OTHER_MAC = "52:54:00:00:00:07", "52:54:00:00:00:09"
+IP, IP6 = "192.0.2.7", "fe80::7"
+TAPS = {"vnet3": PortLink("vnet3", "tun", master="br0"), "br0": PortLink("br0", "bridge")}
+KNOWS_NEIGHBOUR = HostTables({}, neighbours={"192.0.2.9": OTHER_MAC, IP: MAC})
+HAS_TAP = HostTables(TAPS, nics=[("web", MAC, "vnet3")])
+
+
+def test_what_one_host_knows_of_an_address_helps_the_others() -> None:
+    """This machine has the address in its neighbour table, another one the tap of its MAC."""
+    ends = find_everywhere(IP, {HERE: KNOWS_NEIGHBOUR, "ssh://a": HAS_TAP, "ssh://b": HostTables({})})
+    here, with_tap, other = ends.values()
+    assert (here.mac, here.taps, here.address) == (MAC, [], IP)
+    assert (with_tap.asked, with_tap.mac, with_tap.taps, with_tap.vm, with_tap.address) == (
+        IP,
+        MAC,
+        ["vnet3"],
+        "web",
+        IP,
+    )
+    assert (other.mac, other.taps, other.address) == ("", [], IP)
+    assert best(ends) is with_tap and best({HERE: here, "ssh://b": other}) is here
+
+
+def test_the_address_of_a_vm_that_was_named_is_from_whoever_knows_its_mac() -> None:
+    ends = find_everywhere("web", {HERE: KNOWS_NEIGHBOUR, "ssh://a": HAS_TAP})
+    assert [(end.address, end.taps) for end in ends.values()] == [(IP, []), (IP, ["vnet3"])]
+    nobody = find_everywhere("web", {HERE: HostTables({}), "ssh://a": HAS_TAP})
+    assert [end.address for end in nobody.values()] == ["", ""]
+    own = HostTables(TAPS, neighbours={IP6: MAC}, nics=[("web", MAC, "vnet3")])
+    assert [end.address for end in find_everywhere("web", {HERE: KNOWS_NEIGHBOUR, "ssh://a": own}).values()] == [
+        IP6,
+        IP6,
+    ]
+
+
+def test_a_host_that_has_the_address_itself_is_not_asked_for_a_tap_of_another_mac() -> None:
+    """Each keeps what it has found by itself."""
+    is_host = HostTables(TAPS, own=frozenset({IP}), nics=[("web", MAC, "vnet3")])
+    knows_other = HostTables(TAPS, neighbours={IP: OTHER_MAC}, nics=[("web", MAC, "vnet3")])
+    for one, mac in ((is_host, ""), (knows_other, OTHER_MAC)):
+        ends = find_everywhere(IP, {HERE: KNOWS_NEIGHBOUR, "ssh://a": one})
+        assert (ends["ssh://a"].mac, ends["ssh://a"].taps) == (mac, [])
+    by_name = find_everywhere("vnet3", {HERE: HAS_TAP, "ssh://a": HAS_TAP})
+    assert [(end.mac, end.taps) for end in by_name.values()] == [("", ["vnet3"])] * 2
+    assert [end.mac for end in find_everywhere(MAC, {HERE: HostTables({}), "ssh://a": HAS_TAP}).values()] == [MAC] * 2
 
 
 def test_the_wizard_takes_no_address_that_is_none() -> None:
