@@ -214,6 +214,7 @@ def test_a_ping_that_was_measured_as_well_is_told_first_and_without_formulas() -
     assert found.behind[0] == Heading("A ping between two VMs")
     blocks = [*ping_blocks(ping, formulas=False)]
     assert found.behind[1 : 1 + len(blocks)] == blocks
+    assert found.behind[1 + len(blocks)] == Heading("own")
     assert len(blocks) < len([*ping_blocks(ping, formulas=True)])
 
 

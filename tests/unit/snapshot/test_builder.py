@@ -266,6 +266,37 @@ def test_a_probe_that_cannot_run_has_no_figures_but_a_reason(stream: Stream, man
     assert not probe.counters
 
 
+def test_the_samples_of_the_run_are_the_newest(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    def sample(number: int) -> None:
+        stream.state.apply(frames.Event(**stream.stamp(), name="drop", fields={"number": number}))
+
+    sample(1)
+    interval(stream, 1, 1)
+    start = builder.totals(stream.state)
+    interval(stream, 1, 2)
+    assert take(stream, manifests, start).probes["p"].events == []
+    sample(2)
+    sample(3)
+    interval(stream, 1, 3)
+    events = take(stream, manifests, start).probes["p"].events
+    assert [(one["name"], one["number"]) for one in events] == [("drop", 2), ("drop", 3)]
+
+
+def test_each_percentile_of_a_histogram_is_its_own(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    """Of 1000 values: 500 of 100, 400 of 1000, 90 of 10 000, 9 of 100 000 and one of a million."""
+    counts = {100: 500, 1000: 400, 10_000: 90, 100_000: 9, 1_000_000: 1}
+    start = builder.totals(stream.state)
+    whole = Buckets(
+        count=1000, sum=sum(value * n for value, n in counts.items()), min=100, max=1_000_000,
+        buckets=[(index(value), n) for value, n in counts.items()],
+    )  # fmt: skip
+    stream.histogram(whole, whole, device="lo")
+    stream.end()
+    one = take(stream, manifests, start).probes["p"].histograms["h"]
+    found = [one.p50, one.p90, one.p99, one.p999]
+    assert found == [pytest.approx(value, rel=0.0625) for value in (100, 1000, 10_000, 100_000)]
+
+
 def test_histograms_are_of_the_run_alone(stream: Stream, manifests: dict[str, Manifest]) -> None:
     before = Buckets(count=2, sum=2000, min=900, max=1100, buckets=[(index(900), 1), (index(1100), 1)])
     after = Buckets(

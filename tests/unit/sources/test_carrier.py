@@ -74,6 +74,7 @@ def test_a_link_that_somebody_sets_down_is_not_without_carrier_and_does_not_flap
 
 @pytest.mark.proves("link_rates", "tables.links.flaps")
 def test_flaps_within_one_interval_are_counted_and_told_for_a_minute() -> None:
+    assert FLAPS_NS == 60 * SECOND
     one = Watched(link())
     one.read(losses=3, drops=5)
     assert (one.carrier.flaps, one.carrier.lost) == (3, 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
 from netconsole.sources.links import Links
 from netconsole.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
 from netconsole.sources.namespaces import MAX_NAMESPACES
+from netconsole.sources.qdiscs import Qdisc
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
 from netconsole_collector.primitives.netlink import Netlink, Unasked
 from tests.support.rtnetlink import attribute, link_message, number, qdisc_message
@@ -65,6 +67,7 @@ class Kernel:
         self.lost_some = False
         self.kind = "kind{}"
         self.queue = 1, 2, 4, 5
+        self.drops = 0
         self.devices = tmp_path / "dev"
         self.devices.write_text(DEVICES)
         kernel = self
@@ -87,7 +90,8 @@ class Kernel:
                     named = kernel.names.items()
                     return (link_message(index, name, True, True, *kernel.more.get(index, ())) for index, name in named)
                 queue = kernel.queue
-                return (qdisc_message(index, kernel.kind.format(index), queue=queue) for index in kernel.names)
+                kinds = ((index, kernel.kind.format(index)) for index in kernel.names)
+                return (qdisc_message(index, kind, drops=kernel.drops, queue=queue) for index, kind in kinds)
 
             def close(self) -> None: ...
 
@@ -209,6 +213,34 @@ def test_each_figure_of_a_qdisc_is_its_own(kernel: Kernel, tmp_path: Path) -> No
     assert (row.gauges["backlog_packets"], row.gauges["backlog_bytes"]) == (31, 47_000)
     assert (row.counts["qdisc_requeues"].total, row.counts["qdisc_overlimits"].total) == (600, 8_000)
     links.close()
+
+
+def test_what_is_lost_without_a_carrier_is_of_the_device_and_of_its_qdisc(kernel: Kernel, tmp_path: Path) -> None:
+    links, make = kernel.links(tmp_path), FrameMaker()
+    links.open()
+    kernel.name({7: b"eth0"})
+    links.read(make)
+    kernel.told = [(RTM_NEWLINK, link_message(7, b"eth0", True, False))]
+    kernel.drops = 5
+    kernel.devices.write_bytes(kernel.devices.read_bytes().replace(b" 20    3    4 ", b" 20    3    6 "))
+    row = rows(links.read(make))["eth0", "host"]
+    assert (row.counts["tx_drops"].delta, row.counts["qdisc_drops"].delta) == (2, 5)
+    assert row.counts["lost_without_carrier"].delta == 7
+    gauges = {name: row.gauges[name] for name in ("no_carrier", "admin_down", "carrier_lost", "carrier_lost_to_peer")}
+    assert gauges == {"no_carrier": 1, "admin_down": 0, "carrier_lost": 1, "carrier_lost_to_peer": 0}
+    links.close()
+
+
+def test_each_figure_of_a_class_is_its_own(kernel: Kernel) -> None:
+    kernel.name({7: b"eth0"})
+    inside = NamespaceLinks(InKernel(kernel))
+    inside.read()
+    known = Qdisc(7, "htb class", 31, 47_000, 3, 4, 5, handle=0x10010, parent=0x10001, sent_packets=9, sent_bytes=900)
+    inside._qdisc_reader.children = [known, replace(known, ifindex=8)]
+    [(labels, counts, gauges)] = inside.queues("blue")
+    assert labels == {"device": "eth0", "netns": "blue", "qdisc": "htb class", "handle": "1:10", "parent": "1:1"}
+    assert (*counts,) == (9, 900, 3, 4, 5)
+    assert gauges == {"backlog_packets": 31, "backlog_bytes": 47_000, "wait_ns": None}
 
 
 def test_a_whole_reading_has_what_is_read_less_often(

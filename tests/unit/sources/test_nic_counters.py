@@ -128,6 +128,45 @@ def test_losses_are_counted_from_the_first_reading_on(machine: Machine) -> None:
     assert moved(source, "counters") == {("eth0", "rx_packets"): 1}
 
 
+def test_of_two_counters_with_one_name_the_first_counts(machine: Machine) -> None:
+    machine.devices = {"eth0": {"rx_missed_errors": 1, "rx_missed_errors ": 10}}
+    source = NicCounters(machine)
+    source.mode = "details"
+    assert moved(source) == {}
+    machine.devices["eth0"] = {"rx_missed_errors": 4, "rx_missed_errors ": 60}
+    assert moved(source) == {("eth0", "rx_missed_errors"): 3}
+    machine.devices["eth0"] = {"rx_missed_errors": 9, "rx_missed_errors ": 60}
+    assert moved(source, "counters") == {("eth0", "rx_missed_errors"): 5}
+
+
+@pytest.mark.parametrize(
+    ("took_s", "interval_s", "wait"),
+    [(0.0, 1, 1), (0.0099, 1, 1), (0.01, 1, 2), (0.05, 1, 6), (0.05, 2, 3), (9.0, 1, 60)],
+)
+def test_a_nic_that_answers_slowly_is_asked_less_often(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, took_s: float, interval_s: int, wait: int
+) -> None:
+    """So that reading takes a hundredth of a core, or a reading a minute."""
+    asked: list[str] = []
+    monkeypatch.setattr(machine, "cpu_s", lambda: took_s * len(asked))
+    ethtool = machine.ethtool
+
+    def counted(device: str, request: bytes, /) -> bytes:
+        if struct.unpack_from("=I", request)[0] == nic.GSTATS:
+            asked.append(device)
+        return ethtool(device, request)
+
+    monkeypatch.setattr(machine, "ethtool", counted)
+    machine.devices = {"eth0": {"rx_packets": 5}}
+    source, make = NicCounters(machine), FrameMaker()
+    make.interval_ns = interval_s * 1_000_000_000
+    for _ in range(wait):
+        source.read(make)
+    assert len(asked) == 1
+    source.read(make)
+    assert len(asked) == 2
+
+
 def test_a_device_that_gets_other_queues_or_goes_is_read_anew(machine: Machine) -> None:
     machine.devices = {"eth0": {"rx0_drops": 3}}
     source = NicCounters(machine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,3 +48,31 @@ def test_the_host_s_load_now_and_before(tmp_path: Path, monkeypatch: pytest.Monk
     (row,) = table.rows
     assert row.gauges == {"machine_cpu_pct": 45.0, "before_cpu_pct": 25.0}
     assert (row.counts["busy_ms"].delta, row.counts["all_ms"].delta) == (450, 1000)
+
+
+class Process:
+    """This process, with as much memory as a test gives it."""
+
+    rss, pss, asked = 0, 0, 0
+
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(rss=self.rss)
+
+    def memory_full_info(self) -> SimpleNamespace:
+        self.asked += 1
+        return SimpleNamespace(pss=self.pss)
+
+
+def test_what_the_console_takes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU time since the last reading; memory in kB of 1024 bytes, the expensive one at each fifth reading."""
+    process, cpu_ns = Process(), iter(range(1_000, 8_000, 500))
+    monkeypatch.setattr("psutil.Process", lambda _: process)
+    monkeypatch.setattr(time, "process_time_ns", lambda: next(cpu_ns))
+    own = OwnCost()
+    seen = []
+    for reading in range(7):
+        process.rss, process.pss = 2048 * (reading + 1), 1024 * (reading + 1) + 1023
+        seen.append(own.usage())
+    assert [one.cpu_ns for one in seen] == [500] * 7
+    assert [one.rss_kb for one in seen] == [2, 4, 6, 8, 10, 12, 14]
+    assert [one.pss_kb for one in seen] == [1, 1, 1, 1, 1, 6, 6] and process.asked == 2

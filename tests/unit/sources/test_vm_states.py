@@ -28,8 +28,9 @@ class Qemu:
         (self.path / "cmdline").write_text("\0".join(arguments) + "\0")
 
     def now(self, ticks: int, *threads: str, state: str = "S", started: int = 77) -> Qemu:
-        """Its CPU time so far, and the system call that each thread is in."""
-        fields = [state, *["0"] * 10, str(ticks), "0", *["0"] * 6, str(started), "0"]
+        """Its CPU time so far, half of it in the kernel, and the system call that each thread is in."""
+        user, of_children = ticks // 2, ["7", "7"]
+        fields = [state, *["0"] * 10, str(user), str(ticks - user), *of_children, *["0"] * 4, str(started), "0"]
         (self.path / "stat").write_text(f"{self.pid} (CPU 0/KVM) x) {' '.join(fields)}\n")
         for number, said in enumerate(threads):
             task = self.path / "task" / str(self.pid + number)
