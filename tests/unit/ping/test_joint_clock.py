@@ -21,8 +21,16 @@ KICK, INTERRUPT = 9, 21
 COUNT = 8
 
 
-def run(clocks: dict[str, dict[str, Any]], guest_offset_ns: int = 0) -> Breakdown:
-    """A run on one true clock; guests' clocks are off by ``guest_offset_ns``."""
+def run(
+    clocks: dict[str, dict[str, Any]],
+    guest_offset_ns: int = 0,
+    kick_us: float | None = None,
+    without: tuple[str, str] = ("", ""),
+) -> Breakdown:
+    """A run on one true clock; guests' clocks are off by ``guest_offset_ns``. ``kick_us``: of each kick is measured.
+
+    ``without``: a role whose first echo lacks a field.
+    """
     lengths = {
         "A": 18,
         "B": 13,
@@ -60,6 +68,10 @@ def run(clocks: dict[str, dict[str, Any]], guest_offset_ns: int = 0) -> Breakdow
         if role == "host":
             continue
         vhost = {"vhost_irq": {"packets": irqs[role]}} if role in irqs else {}
+        if kick_us is not None and role in irqs:
+            vhost["vhost_kick"] = {"packets": [{"id": 7, "seq": seq, "total": kick_us} for seq in range(COUNT)]}
+        if role == without[0]:
+            del rows[0][without[1]]
         document = {"schema": capture.SCHEMA, "role": role, "packets": rows, **vhost, **clocks.get(role, {})}
         files.append(CaptureFile(role, capture.parse(json.dumps(document).encode(), role)))
     return analyze(files)
@@ -121,6 +133,36 @@ def test_each_clock_drifts_from_its_own_points(guest_at_s: list[int], host_at_s:
     host = {"clock": {"tsc": points(host_at_s)}, "guest_tsc": {"offset": 0}}
     found = run({"sender-vm": guest, "sender-host": host}).halves["U_sender"]["interrupt"]
     assert found.accuracy_us == pytest.approx(error_us) and found.mean_us == pytest.approx(INTERRUPT, abs=0.01)
+
+
+ONE_CLOCK: dict[str, dict[str, Any]] = {
+    role: {"clock": {"boot_id": role[:4]}} for role in ("sender-vm", "sender-host", "receiver-vm", "receiver-host")
+}
+
+
+def test_what_is_measured_of_a_kick_is_not_in_its_half() -> None:
+    """4 of the 9 us are the kick's own segment."""
+    for kick_us, kick, words in (
+        (None, KICK, "host's network stack, with kick and vhost"),
+        (4.0, KICK - 4, "kick"),
+    ):
+        found = run(ONE_CLOCK, kick_us=kick_us)
+        for remainder, way in (("U_sender", "request"), ("U_receiver", "reply")):
+            halves = found.halves[remainder]
+            assert halves["kick"].mean_us == pytest.approx(kick) and halves["kick"].measured is False
+            assert halves["interrupt"].mean_us == pytest.approx(INTERRUPT)
+            assert halves["kick"].what == f"{way}: from the guest's driver to the {words}"
+            other = {"request": "reply", "reply": "request"}[way]
+            assert halves["interrupt"].what == f"{other}: from the interrupt to netif_receive_skb of the guest"
+            assert halves["kick"].formula == "host's clock: one kernel, one clock"
+
+
+@pytest.mark.parametrize("field", ["at_ns", "request_us", "between_us"])
+@pytest.mark.parametrize("role", ["sender-vm", "sender-host"])
+def test_without_all_times_of_each_echo_nothing_is_divided(role: str, field: str) -> None:
+    found = run(ONE_CLOCK, without=(role, field))
+    assert ("U_sender" in found.halves) is (field != "at_ns")  # one that three others tell is known
+    assert found.halves.keys() >= {"U_receiver"}
 
 
 def test_captures_of_one_kernel_share_its_clock_and_others_are_not_guessed() -> None:
