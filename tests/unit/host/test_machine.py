@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,14 @@ def test_a_moment_that_is_too_short_says_nothing(fresh: Path) -> None:
     machine.begin(Here(fresh.parents[1]))
     fresh.write_text(stat(1010, 9010))
     assert machine.before_pct() is None
+
+
+def test_what_this_process_took_is_not_what_others_did(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10 s of all CPUs 4 were busy, 1.5 of them with this process. No less than nothing is left."""
+    now_s = iter([7.0, 8.5, 7.0, 12.0])
+    monkeypatch.setattr(time, "process_time", lambda: next(now_s))
+    for left in (25.0, 0.0):
+        fresh.write_text(stat(1000, 9000))
+        machine.begin(Here(fresh.parents[1]))
+        fresh.write_text(stat(1400, 9600))
+        assert machine.before_pct() == left

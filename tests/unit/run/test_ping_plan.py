@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -220,3 +221,22 @@ def test_a_place_has_one_form(text: str) -> None:
 
 def test_places_by_role() -> None:
     assert at_of(["host=here", "receiver-vm=ssh://b"], ROLES) == {"host": "here", "receiver-vm": "ssh://b"}
+
+
+def test_a_sender_that_is_only_said_to_be_here_may_be_behind_a_wire() -> None:
+    """Its tap was not found: nobody knows that both are on one host. A host that pings needs no tap."""
+    found = made("192.0.2.50", "web-08", {"sender-host": HERE})
+    assert [point.role for point in found.points] == ["sender-host", "receiver-host"]
+    assert not any(point.between.one_host for point in found.points)
+    own = made(HERE, "web-08")
+    assert [(point.role, point.between.one_host) for point in own.points] == [("host", True)]
+
+
+def test_the_plan_says_how_many_echoes_a_second_are_sent_and_by_whom() -> None:
+    """One in 20 ms, and one in 4 s."""
+    manifests = catalogue.load_all()
+    found = made(HERE, "192.0.2.9")
+    assert "echoes: 10, 50 a second, 56 bytes each; sent by here" in described(found, manifests)
+    slow = replace(found, traffic=PingTraffic(3, 4_000_000, 8))
+    assert "echoes: 3, 0.25 a second, 8 bytes each; sent by here" in described(slow, manifests)
+    assert ping_command(slow) == "ping -i 4 -c 3 -s 8 192.0.2.9"

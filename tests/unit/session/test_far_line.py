@@ -113,3 +113,21 @@ def test_what_is_carried_is_bytes_per_second(clocks: Clocks) -> None:
     clocks.received_bytes = 10_000
     line.arrived(sent(frames.Reply, clocks.mono_ns), process(clocks))
     assert line.state().bytes_per_s == 2000.0
+    clocks.mono_ns += 4 * S
+    clocks.received_bytes = 11_000
+    line.arrived(sent(frames.Reply, clocks.mono_ns), process(clocks))
+    assert line.state().bytes_per_s == 2000.0, "the mean of five seconds, which are not over"
+    clocks.mono_ns += 2 * S
+    clocks.received_bytes = 13_000
+    line.arrived(sent(frames.Reply, clocks.mono_ns), process(clocks))
+    assert line.state().bytes_per_s == 500.0, "3000 bytes more in 6 s"
+
+
+def test_what_comes_beside_the_collector_is_carried_too(clocks: Clocks) -> None:
+    beside = iter([500, 500, 3000])
+    line = FarLine(Address("hv"), lambda: next(beside))
+    line.arrived(sent(frames.Hello, clocks.mono_ns), process(clocks))
+    clocks.mono_ns += 5 * S
+    clocks.received_bytes = 10_000
+    line.arrived(sent(frames.Reply, clocks.mono_ns), process(clocks))
+    assert line.state().bytes_per_s == 2500.0

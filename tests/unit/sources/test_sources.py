@@ -14,7 +14,7 @@ import pytest
 
 from netconsole.host.here import HERE, Here
 from netconsole.host.identity import ONLINE
-from netconsole.host.target import Target
+from netconsole.host.target import Moment, Target
 from netconsole.probes.request import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
@@ -259,3 +259,20 @@ def test_a_whole_reading_is_one_and_is_delivered_when_it_is_said_to_be(monkeypat
     assert enough.wait(LIMIT_S)
     sources.close()
     assert Whole.readings.count(True) == 1
+
+
+def test_an_interval_is_as_long_as_it_was_on_the_host_that_is_measured() -> None:
+    """Its clock runs apart from ours, and the times of frames are ours."""
+    moments = iter([Moment(10, 1010, 7_000), Moment(30, 1030, 7_025), Moment(31, 1031, 7_025)])
+
+    class There(Here):
+        def now(self) -> Moment:
+            return next(moments)
+
+    make = FrameMaker(target=There())
+    assert make.interval_ns == 1_000_000_000
+    make.tick()
+    frame = make.counters("p", {})
+    assert (frame.interval_ns, frame.mono_ns, frame.wall_ns) == (25, 30, 1030)
+    make.tick()
+    assert make.interval_ns == 1, "no interval takes no time"

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from netconsole.base.fact_keys import key, parts
 from netconsole.host.here import Here
 from netconsole.sources import facts, qemu
-from netconsole.sources.facts import kernel, namespaces, ovs, reading, vms
+from netconsole.sources.facts import cpu, kernel, memory, namespaces, ovs, reading, vms
 from netconsole.sources.facts.reading import Facts, grouped, ranges
 
 LIMIT_S = 60
@@ -270,3 +270,82 @@ def test_a_database_that_misbehaves_is_left_alone_in_time(tmp_path: Path, answer
         assert time.monotonic() - started < LIMIT_S
         asked.set()
         server.join()
+
+
+CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
+
+
+def facts_of(root: Path, area: Callable[[Facts], None]) -> dict[str, object]:
+    """What one area collects of a made-up host, by key; what is not known is left out."""
+    found = Facts(Here(root))
+    area(found)
+    return {name: fact.value for name, fact in found.taken().items() if fact.value is not None}
+
+
+def test_each_fact_of_the_cpus_is_its_own(tmp_path: Path) -> None:
+    write(
+        tmp_path, "proc/cpuinfo", "processor\t: 0\nmodel name\t: Model A\nmicrocode\t: 0x1\n\nmodel name\t: Model B\n"
+    )
+    write(tmp_path, "proc/stat", "cpu  100 0 0 900 0 0 0 0 0 0\n")
+    for number in (0, 1, 10):
+        where = f"{CPU}/cpu{number}"
+        files = {
+            "scaling_governor": "performance" if number else "powersave",
+            "scaling_driver": "d",
+            "scaling_min_freq": "800",
+            "scaling_max_freq": "3000",
+            "energy_performance_preference": "power",
+        }
+        for file, value in files.items():
+            write(tmp_path, f"{where}/cpufreq/{file}", value + "\n")
+        for state, (name, latency) in {"state0": ("POLL", 0), "state1": ("C1", 2)}.items():
+            write(tmp_path, f"{where}/cpuidle/{state}/name", name)
+            write(tmp_path, f"{where}/cpuidle/{state}/latency", str(latency))
+            write(tmp_path, f"{where}/cpuidle/{state}/disable", str(int(state == "state1" and number == 10)))
+    for file, value in {
+        "online": "0-1,10",
+        "isolated": "10",
+        "smt/control": "off",
+        "cpuidle/current_driver": "acpi",
+        "cpuidle/current_governor_ro": "menu",
+        "intel_pstate/no_turbo": "1",
+        "cpufreq/boost": "0",
+        "vulnerabilities/meltdown": "Not affected",
+    }.items():
+        write(tmp_path, f"{CPU}/{file}", value + "\n")
+    write(tmp_path, f"{NODE}/node0/cpulist", "0-1\n")
+    write(tmp_path, f"{NODE}/node0/distance", "10 21\n")
+    found = facts_of(tmp_path, cpu.collect)
+    expected = {
+        "cpu/model": "Model A", "cpu/microcode": "0x1", "cpu/online": "0-1,10", "cpu/isolated": "10",
+        "cpu/smt_control": "off", "mitigation/meltdown": "Not affected",
+        "cpu/governor": "performance: 1,10; powersave: 0",
+        "cpu/frequency_driver": "d", "cpu/frequency_min_khz": "800", "cpu/frequency_max_khz": "3000",
+        "cpu/energy_preference": "power", "cpu/boost": "0", "cpu/no_turbo": "1", "cpu/idle/driver": "acpi",
+        "cpu/idle/governor": "menu", "cpu/idle/state0/name": "POLL", "cpu/idle/state1/name": "C1",
+        "cpu/idle/state0/exit_latency_us": 0, "cpu/idle/state1/exit_latency_us": 2, "cpu/idle/state0/disabled": "0",
+        "cpu/idle/state1/disabled": "0: 0-1; 1: 10", "numa/node0/cpus": "0-1", "numa/node0/distance": "10 21",
+    }  # fmt: skip
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_each_fact_of_memory_is_its_own(tmp_path: Path) -> None:
+    write(tmp_path, "proc/meminfo", "MemTotal:       1000 kB\nMemFree:        7 kB\n")
+    huge = "sys/kernel/mm/hugepages/hugepages-2048kB"
+    for file, value in {"nr_hugepages": 10, "nr_overcommit_hugepages": 20, "free_hugepages": 3}.items():
+        write(tmp_path, f"{huge}/{file}", f"{value}\n")
+    write(tmp_path, f"{NODE}/node1/meminfo", "Node 1 MemTotal:       400 kB\n")
+    write(tmp_path, f"{NODE}/node1/hugepages/hugepages-2048kB/nr_hugepages", "4\n")
+    write(tmp_path, "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    write(tmp_path, "sys/kernel/mm/transparent_hugepage/defrag", "[never]\n")
+    write(tmp_path, "sys/kernel/mm/ksm/run", "1\n")
+    write(tmp_path, "proc/sys/kernel/numa_balancing", "2\n")
+    settings = {"swappiness": 60, "zone_reclaim_mode": 0, "overcommit_memory": 1, "min_free_kbytes": 67584}
+    for name, value in settings.items():
+        write(tmp_path, f"proc/sys/vm/{name}", f"{value}\n")
+    assert facts_of(tmp_path, memory.collect) == {
+        "memory/total_kb": 1000, "memory/hugepages-2048kB/pages": 10, "memory/hugepages-2048kB/overcommit": 20,
+        "memory/hugepages-2048kB/free": 3, "memory/node1/total_kb": 400, "memory/node1/hugepages-2048kB/pages": 4,
+        "memory/transparent_hugepage_enabled": "madvise", "memory/transparent_hugepage_defrag": "never",
+        "memory/ksm_run": 1, "memory/numa_balancing": 2, **{f"memory/{name}": one for name, one in settings.items()},
+    }  # fmt: skip
