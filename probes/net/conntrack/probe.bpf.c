@@ -8,6 +8,7 @@
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/resumed.h"
 
 enum { PACKETS, REFUSED };      /* counters */
 
@@ -38,6 +39,7 @@ struct nest {
     u64 ticks;
     u32 listed;         /* packets in these ticks */
     u32 evicted;        /* so many visits have lost their place */
+    u64 resumed_ns;     /* the programs were attached again then: no visit is from before */
     /* The last packet that came. Where only a kretprobe tells of its return, it has no arguments. A packet that came amid another one
      * takes its place here: that other one is in the ledger (join_missed). */
     u64 skb;
@@ -123,34 +125,39 @@ static inline struct visit *visit_in(struct nest *nest, u64 skb)
     return NULL;
 }
 
-/* A task that the kernel has preempted amid nf_conntrack_in may go on on another CPU. What came longer ago is another packet at the same
- * address, whose end was not seen. */
+/* A task that the kernel has preempted amid nf_conntrack_in may go on on another CPU. What came long ago, or before the programs were
+ * attached again, is another packet at the same address, whose end was not seen. */
 #define AWAY_TICKS 32           /* 1 s at 250 Hz */
-static inline struct visit *visit_elsewhere(u64 skb)
+static inline struct visit *visit_of(struct nest *nest, u64 skb)
 {
+    struct visit *visit = visit_in(nest, skb);
+
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 3, 0)       /* before, there are no loops */
-    u64 ticks = nc_grant_ticks();
-
-    for (u32 cpu = 0; cpu < NC_CPUS; cpu++) {
+    for (u32 cpu = 0; cpu < NC_CPUS && !visit; cpu++) {
         u32 key = cpu;          /* in memory the verifier does not see that it grows */
-        struct nest *nest = nests.lookup(&key);
-        struct visit *visit = nest ? visit_in(nest, skb) : NULL;
 
-        if (visit && ticks - visit->ticks <= AWAY_TICKS)
-            return visit;
+        nest = nests.lookup(&key);
+        visit = nest ? visit_in(nest, skb) : NULL;
     }
 #endif
-    return NULL;
+    if (!visit || !nest || nest->resumed_ns != nc_resumed_ns() || nc_grant_ticks() - visit->ticks > AWAY_TICKS)
+        return NULL;
+    return visit;
 }
 
-static inline struct visit *visit_of(struct nest *here, u64 skb)
+static inline struct visit *place_for(struct nest *nest, u64 skb)
 {
-    struct visit *visit = visit_in(here, skb);
+    struct visit *visit = &nest->visits[0];
 
-    return visit ? visit : visit_elsewhere(skb);
+    if (!visit->skb)
+        return visit;
+    visit = visit_in(nest, skb);        /* of a packet whose end was not seen */
+    if (!visit)
+        visit = visit_in(nest, 0);
+    return visit ? visit : &nest->visits[nest->evicted++ % VISITS];
 }
 
-/* May one more packet of this CPU be listed? */
+/* May one more packet of this CPU be listed? The programs rest for longer than these ticks last. */
 static inline int may_list(struct nest *nest)
 {
     u64 ticks = nc_grant_ticks();
@@ -158,6 +165,12 @@ static inline int may_list(struct nest *nest)
     if (nest->ticks != ticks) {
         nest->ticks = ticks;
         nest->listed = 0;
+        if (nest->resumed_ns != nc_resumed_ns()) {
+            nest->resumed_ns = nc_resumed_ns();
+#pragma unroll
+            for (u32 i = 0; i < VISITS; i++)
+                nest->visits[i].skb = 0;
+        }
     }
     return nest->listed < LISTED_PER_TICKS;
 }
@@ -165,9 +178,7 @@ static inline int may_list(struct nest *nest)
 /* Does only the end of a packet tell whether it is wanted? Then it is timed in any case. */
 static inline int end_decides(struct nc_config *config)
 {
-    u32 slow_ones = NC_F_DETAILS | NC_F_THRESHOLD;
-
-    return config->flags & NC_F_FILTERS || (config->flags & slow_ones) == slow_ones;
+    return config->flags & (NC_F_FILTERS | NC_F_THRESHOLD);
 }
 
 static inline void begin(u64 skb, u64 state, u64 nfct)
@@ -175,23 +186,21 @@ static inline void begin(u64 skb, u64 state, u64 nfct)
     struct nc_config *config = nc_config_get();
     struct nest *nest = nest_here();
     struct visit *visit;
+    int is_timed;
 
     if (!config || !nest)
         return;
-    nest->skb = skb;
-    nest->state = state;
-    visit = visit_in(nest, skb);        /* of a packet whose end was not seen */
-    if (!visit)
-        visit = visit_in(nest, 0);
-    if (!visit)
-        visit = &nest->visits[nest->evicted++ % VISITS];
+    is_timed = may_list(nest) || end_decides(config);
+    visit = place_for(nest, skb);
     visit->skb = skb;
     visit->nfct = nfct;
-    visit->began_ns = may_list(nest) || end_decides(config) ? bpf_ktime_get_ns() : 0;
+    visit->began_ns = is_timed ? bpf_ktime_get_ns() : 0;
     visit->ticks = nest->ticks;
     visit->said = 0;
     visit->zone = (nfct & INFO_BITS) == NEW ? zone_of(connection_of(nfct)) : 0;
     visit->before = visit->is_tcp = 0;
+    nest->skb = skb;
+    nest->state = state;
 }
 
 int began(void *ctx)
@@ -430,22 +439,25 @@ static inline void finish(void *ctx, struct nest *nest, struct sk_buff *skb, str
 
     if (!config)
         return;
+    found = visit_in(nest, (u64)skb);
+    if (found && !found->began_ns && !(config->flags & NC_F_FILTERS) && !is_refused(nfct)) {
+        found->skb = 0;
+        only_count(config);
+        return;
+    }
     found = skb ? visit_of(nest, (u64)skb) : NULL;
-    if (!found) {       /* it was there before the programs */
-        nc_ledger_add(NC_JOIN_MISSED);
+    event = records.lookup(&zero);
+    if (!found || !event) {
+        /* It was there before the programs. If nothing has come here since they were attached again, it was not to be seen. */
+        if (nest->resumed_ns == nc_resumed_ns())
+            nc_ledger_add(NC_JOIN_MISSED);
         return;
     }
     if (found->began_ns)
         now = bpf_ktime_get_ns();
     visit = *found;
     found->skb = 0;
-    if (!now && !(config->flags & NC_F_FILTERS) && !is_refused(nfct)) {
-        only_count(config);
-        return;
-    }
-    event = records.lookup(&zero);
-    if (event)
-        look_at(ctx, config, nest, &visit, event, now, skb, state, nfct);
+    look_at(ctx, config, nest, &visit, event, now, skb, state, nfct);
 }
 
 int ended(void *ctx)
@@ -457,6 +469,7 @@ int ended(void *ctx)
     return 0;
 }
 
+/* Of no packet nothing is read: it is not one that is only counted. */
 int ended_without_arguments(void *ctx)
 {
     struct nest *nest = nest_here();

@@ -34,6 +34,8 @@ LISTED = 256
 CLOCK_MONOTONIC_COARSE = 6
 WINDOW_MS = 8 * time.clock_getres(CLOCK_MONOTONIC_COARSE) * 1e3
 """The coarse clock has the resolution of a tick (time.h)."""
+REST_MS = 100
+"""A probe rests for at least so long (docs/design/collector.md)."""
 TRIALS = 50
 AWAY_WINDOWS = 32
 """For so long a packet that has changed its CPU is known."""
@@ -81,12 +83,16 @@ def within_a_window(load: Load, functions: Functions | None, trial: Callable[[St
     return storm
 
 
-@pytest.mark.proves("conntrack", "counters.packets", "tables.packets.count", "ledger.unlisted")
+@pytest.mark.proves("conntrack", "counters.packets", "tables.packets.count", "ledger.{unlisted,join_missed}")
 @pytest.mark.parametrize("functions", [{}, EARLIER], ids=["fexit", "kretprobe"])
 def test_of_a_storm_all_are_counted_and_the_first_ones_are_listed(load: Load, functions: Functions) -> None:
-    storm = within_a_window(load, functions, lambda storm: storm.blow(LISTED + 50))
+    def trial(storm: Storm) -> None:
+        storm.blow(LISTED + 50)
+        storm.found(storm.skb, 0, UNTRACKED)  # of which no begin was seen
+
+    storm = within_a_window(load, functions, trial)
     assert storm.probe.counters() == {"packets": LISTED + 50, "refused": 0}
-    assert storm.probe.ledger() == {"unlisted": 50}
+    assert storm.probe.ledger() == {"unlisted": 50, "join_missed": 1}
     (timed,) = storm.probe.histograms("time")
     assert timed["count"] == storm.probe.row("packets")["count"] == LISTED
 
@@ -254,3 +260,28 @@ def test_a_packet_may_leave_on_another_cpu(load: Load) -> None:
     storm.found(tcp, connection, NEW)  # another packet at its address, whose begin was not seen
     storm.probe.read()
     assert storm.probe.counters()["packets"] == 2 and storm.probe.ledger() == {"join_missed": 1}
+
+
+@pytest.mark.proves("conntrack", "knobs.seen_pct", "histograms.time", "ledger.join_missed")
+@pytest.mark.parametrize("functions", [{}, EARLIER], ids=["fexit", "kretprobe"])
+def test_what_came_before_a_rest_is_not_joined_with_what_leaves_after_it(load: Load, functions: Functions) -> None:
+    storm = Storm(load(PROBE, functions))
+    other = storm.packet(Flow(), storm.eth0)
+    connection = storm.connection()
+    storm.blow(3)
+    storm.comes(storm.skb)  # its end is not seen
+    storm.comes(other)
+    storm.probe.rest()
+    storm.blow(5)
+    storm.comes(other)
+    wait(REST_MS)
+    storm.probe.wake()
+    storm.found(other, connection, ESTABLISHED)
+    storm.blow(2)
+    storm.found(other, connection, ESTABLISHED)  # another one, whose begin was missed
+    storm.probe.read()
+    assert storm.probe.counters()["packets"] == 5 == storm.probe.row("packets")["count"]
+    (timed,) = storm.probe.histograms("time")
+    assert timed["count"] == 5 and timed["max"] < REST_MS * MS
+    made = storm.probe.ledger()
+    assert made.pop("unseen_ms") >= REST_MS and made == {"join_missed": 1}
