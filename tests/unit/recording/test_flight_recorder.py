@@ -99,3 +99,38 @@ def test_a_copy_is_written_while_the_recorder_goes_on(tmp_path: Path) -> None:
     one.at(3)
     assert copy.seconds(tmp_path / "copy.ncrec") == [0, 1, 2]
     assert one.seconds(tmp_path / "one.ncrec") == [0, 1, 2, 3]
+
+
+def test_each_block_of_the_file_says_where_it_begins(tmp_path: Path) -> None:
+    """Its time, how many intervals were before it, and how many bytes of frames."""
+    one = Playing(4)
+    assert not one.recorder.was_cut
+    for second in range(5):
+        one.at(second, rows=second)
+    one.recorder.write(tmp_path / "a.ncrec", HEADER)
+    with contextlib.closing(Recording(tmp_path / "a.ncrec")) as recording:
+        marks = [block.mark for block in recording.blocks]
+        texts = [b"".join(map(frames.encode, recording.frames(number))) for number in range(len(marks))]
+        end = recording.end
+    assert [(mark.mono_ns // S, mark.wall_ns // S, mark.intervals) for mark in marks] == [
+        (0, 1000, 0), (2, 1002, 2), (4, 1004, 4),
+    ]  # fmt: skip
+    sizes = [len(text) for text in texts]
+    assert [mark.bytes for mark in marks] == [0, sizes[0], sizes[0] + sizes[1]]
+    assert (end.mono_ns // S, end.wall_ns // S, end.intervals, end.bytes) == (4, 1004, 5, sum(sizes))
+
+
+def test_a_copy_keeps_as_long() -> None:
+    one = Playing(10)
+    one.recorder = one.recorder.copy()
+    for second in range(16):
+        one.at(second)
+    assert one.recorder.weight == 11
+
+
+def test_without_room_for_two_blocks_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight_recorder, "MAX_WEIGHT", 3)
+    one = Playing(100)
+    for second in range(5):
+        one.at(second)
+    assert one.recorder.weight == 5

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from netconsole.host import machine
@@ -76,3 +77,34 @@ def test_what_the_console_takes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.cpu_ns for one in seen] == [500] * 7
     assert [one.rss_kb for one in seen] == [2, 4, 6, 8, 10, 12, 14]
     assert [one.pss_kb for one in seen] == [1, 1, 1, 1, 1, 6, 6] and process.asked == 2
+
+
+def test_each_interval_has_its_own_load_and_sums_go_on(tmp_path: Path) -> None:
+    """A counter of the kernel that goes back a little (idle time does) is nothing. Every reading is whole."""
+    stat = Stat(tmp_path)
+    own, make = OwnCost(stat.host), FrameMaker()
+    found = []
+    for more in ({}, {"user": 30, "idle": 70}, {"user": 10, "idle": 10}, {}, {"user": -1}):
+        stat.go_on(**more)
+        (table,) = own.read(make)
+        assert isinstance(table, Table) and table.full
+        (row,) = table.rows
+        busy, whole = row.counts["busy_ms"], row.counts["all_ms"]
+        found.append((busy.delta, busy.total, whole.delta, whole.total, row.gauges["machine_cpu_pct"]))
+    assert found == [
+        (0, 0, 0, 0, None),
+        (300, 300, 1000, 1000, 30.0),
+        (100, 400, 200, 1200, 50.0),
+        (0, 400, 0, 1200, None),
+        (0, 400, 0, 1200, None),
+    ]
+
+
+def test_memory_that_cannot_be_told_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Process):
+        def memory_full_info(self) -> SimpleNamespace:
+            raise psutil.AccessDenied
+
+    for process in (Refused(), SimpleNamespace(memory_info=Process().memory_info, memory_full_info=SimpleNamespace)):
+        monkeypatch.setattr("psutil.Process", lambda _, one=process: one)
+        assert OwnCost().usage().pss_kb is None

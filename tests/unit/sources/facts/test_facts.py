@@ -349,3 +349,31 @@ def test_each_fact_of_memory_is_its_own(tmp_path: Path) -> None:
         "memory/transparent_hugepage_enabled": "madvise", "memory/transparent_hugepage_defrag": "never",
         "memory/ksm_run": 1, "memory/numa_balancing": 2, **{f"memory/{name}": one for name, one in settings.items()},
     }  # fmt: skip
+
+
+def test_what_a_host_does_not_tell_of_its_cpus_is_said(tmp_path: Path) -> None:
+    """And what changes by itself is volatile."""
+    found = Facts(Here(tmp_path))
+    cpu.collect(found)
+    memory.collect(found)
+    why = {name: fact.why for name, fact in found.taken().items() if fact.value is None}
+    assert why["cpu/model"] == "No such file or directory"
+    assert why["cpu/governor"] == "this machine has no frequency scaling (a guest, or the firmware does it)"
+    assert why["cpu/idle/states"] == "the kernel shows no idle states" and "cpu/online" in why
+    assert {"cpu/isolated", "memory/ksm_run", "memory/swappiness", "cpu/boost"}.isdisjoint(found.taken())
+    write(tmp_path, "proc/cpuinfo", "processor : 0\n")
+    write(tmp_path, "proc/meminfo", "MemFree: 7 kB\n")
+    write(tmp_path, "sys/kernel/mm/hugepages/h/free_hugepages", "3\n")
+    write(tmp_path, f"{NODE}/node1/meminfo", "Node 1 MemTotal:       400 kB\n")
+    found = Facts(Here(tmp_path))
+    cpu.collect(found)
+    memory.collect(found)
+    assert found.taken()["cpu/model"].why == "/proc/cpuinfo names no model on this architecture"
+    assert found.taken()["memory/total_kb"].why == "the value is not in the expected form"
+    write(tmp_path, "proc/meminfo", "MemTotal: 7 kB\n")
+    found = Facts(Here(tmp_path))
+    memory.collect(found)
+    volatile = {name for name, fact in found.taken().items() if fact.volatile}
+    assert (
+        volatile >= {"memory/total_kb", "memory/h/free", "memory/node1/total_kb"} and "memory/h/pages" not in volatile
+    )
