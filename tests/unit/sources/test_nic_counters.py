@@ -196,3 +196,40 @@ def test_too_many_counters_are_left_out(machine: Machine) -> None:
     machine.devices = {"eth0": {f"c{number}": number for number in range(nic.MAX_COUNTERS + 1)}}
     source = NicCounters(machine)
     assert moved(source) == {} and source._devices == []
+
+
+def test_devices_are_looked_for_every_ten_readings_and_128_of_them_are_read(machine: Machine) -> None:
+    assert (nic.SEARCH_EVERY, nic.MAX_DEVICES) == (10, 128)
+    source, make = NicCounters(machine), FrameMaker()
+    source.read(make)
+    machine.devices = {f"eth{number}": {"rx_missed_errors": 0} for number in range(130)}
+    for _ in range(9):
+        source.read(make)
+    assert source._devices == []
+    source.read(make)
+    assert [one.name for one in source._devices] == [f"eth{number}" for number in range(128)]
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_device_whose_names_cannot_be_read_is_left_out_until_they_can(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
+    """It has gone between two questions, or got other queues."""
+    ethtool = machine.ethtool
+    is_odd = True
+
+    def odd(device: str, request: bytes, /) -> bytes:
+        if is_odd and struct.unpack_from("=I", request)[0] == nic.GSTRINGS:
+            if refuses:
+                raise OSError(errno.ENODEV, "gone")
+            return struct.pack("=III", nic.GSTRINGS, 1, 7) + bytes(64)
+        return ethtool(device, request)
+
+    monkeypatch.setattr(machine, "ethtool", odd)
+    machine.devices = {"eth0": {"rx_missed_errors": 1}}
+    source = NicCounters(machine)
+    assert moved(source) == {} and source._devices == []
+    is_odd = False
+    for _ in range(10):
+        moved(source)
+    assert [one.name for one in source._devices] == ["eth0"]

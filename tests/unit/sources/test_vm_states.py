@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,27 @@ def until_told(source: VmStates) -> dict[str, Row]:
         if frame.full or frame.rows:
             return {str(row.labels["vm"]): row for row in frame.rows}
     raise AssertionError("no whole table")
+
+
+@pytest.mark.parametrize(("after", "found_at"), [(0, 1), (1, 6), (6, 11), (11, None)])
+def test_a_new_process_is_looked_at_three_times_every_five_readings(
+    source: VmStates, tmp_path: Path, after: int, found_at: int | None
+) -> None:
+    """It may run QEMU some time after it began, but it is not looked at for ever. ``after``: so many readings."""
+    one = Qemu(tmp_path, 600, "web").now(100, IN_KVM_RUN)
+    qemu = (one.path / "cmdline").read_text()
+    found = []
+    for reading in range(1, 31):
+        (one.path / "cmdline").write_text(qemu if reading > after else "/bin/sh\0")
+        with contextlib.suppress(SourceError):
+            found += [reading] * bool(rows(source))
+    assert found[:1] == ([] if found_at is None else [found_at])
+
+
+def test_a_process_with_the_number_of_one_that_has_ended_is_another_machine(source: VmStates, tmp_path: Path) -> None:
+    first = Qemu(tmp_path, 500, "web").now(1000, IN_KVM_RUN)
+    assert list(rows(source)) == ["web"]
+    (first.path / "cmdline").write_text((first.path / "cmdline").read_text().replace("web", "db"))
+    first.now(7, IN_KVM_RUN, started=99)
+    row = until_told(source)["db"]
+    assert (row.labels["process"], row.counts["cpu_ns"].total) == ("qemu/500", 0)
