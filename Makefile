@@ -4,7 +4,7 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh src/netconsole/cli/netco
 # Each console and each collector that a test starts reads what is compiled already; so does each pytest, in the lab as well.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test in-turn booting starting counting making computing costs terminals lint format bench fuzz dist mutants lab test-lab clean
+.PHONY: run test every-stage in-turn booting starting counting making computing costs terminals lint format bench fuzz dist mutants lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -18,6 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 run: .venv/.ready-run
 	@if [ "$$(id -u)" -ne 0 ] && command -v sudo >/dev/null && sudo -v; then exec sudo $(BIN)/netconsole $(ARGS); else exec $(BIN)/netconsole $(ARGS); fi
 
+# One run at a time: another one's packets, machines and processes would be in this one's counts.
+LOCK := $(or $(XDG_RUNTIME_DIR),/tmp)/netconsole-tests-$(shell id -u).lock
+
 # Every test is of one stage, by its marker (tests/conftest.py); what is `long` too is for `make test-lab` alone. What takes whole processors comes first: `booting`. Then,
 # side by side because they wait most of the time: `starting` (two files at a time), `counting` and `making` (one test at a time).
 # Beside all of these: `terminals`, which mostly wait too, and `computing` in the time that is left (SCHED_IDLE). Last and alone: `costs`.
@@ -29,12 +32,19 @@ ifdef ARGS
 test: lint
 	$(PYTEST) $(ARGS)
 else
+	+@exec 9>$(LOCK); flock --nonblock 9 || { \
+		echo 'Another run of the tests is under way: waiting until it ends, ten minutes at most.'; \
+		flock --wait 600 9 || echo 'It has not ended, and may disturb this one.'; }; \
+	exec $(MAKE) --no-print-directory every-stage
+endif
+
+every-stage: .venv/.ready-test
 	@echo 'The output of each part comes when it has ended (minutes).'
+	@$(BIN)/python -m tests.support.live.remains
 	+@failed=0; \
 	$(TOGETHER) lint computing terminals in-turn || failed=1; \
 	$(TOGETHER) costs || failed=1; \
 	exit $$failed
-endif
 
 in-turn: .venv/.ready-test
 	+@failed=0; \

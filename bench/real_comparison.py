@@ -87,7 +87,8 @@ while True:
             key.fileobj.recv(1 << 17)
 """
 SOURCE = """
-import signal, socket, sys, time
+import os, signal, socket, sys, time
+parent = os.getppid()
 udp, five, four = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
 udp.connect((sys.argv[1], 7)); five.connect((sys.argv[1], 5)); four.connect((sys.argv[1], 4))
 astray = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); astray.connect((sys.argv[2], 7))
@@ -99,7 +100,7 @@ def toggle(*_):
 signal.signal(signal.SIGUSR1, toggle)
 due = time.monotonic()
 rounds = 0
-while True:
+while os.getppid() == parent:
     rounds += 1
     for number in range(10):
         of_all = rounds * 10 + number
@@ -132,6 +133,7 @@ class Ends(NamedTuple):
 @contextlib.contextmanager
 def path() -> Iterator[Ends]:
     """A path with traffic: 1000 datagrams/s and 3 MB/s of TCP."""
+    remove_path()  # of a run that was killed
     command("ip", "netns", "add", NAMESPACE)
     started: list[subprocess.Popen[bytes]] = []
     try:
@@ -154,8 +156,17 @@ def path() -> Iterator[Ends]:
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
             process.wait()
-        subprocess.run(["ip", "netns", "del", NAMESPACE], check=False)
-        subprocess.run(["ip", "link", "del", DEVICE], check=False, stderr=subprocess.DEVNULL)
+        remove_path()
+
+
+def remove_path() -> None:
+    """Remove what there is of it, and end what runs at its far end."""
+    for what in ("pids", "del"):
+        done = subprocess.run(["ip", "netns", what, NAMESPACE], capture_output=True, text=True, check=False)
+        for process in done.stdout.split():
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(int(process), signal.SIGKILL)
+    subprocess.run(["ip", "link", "del", DEVICE], check=False, stderr=subprocess.DEVNULL)
 
 
 def measure(folder: Path, name: str) -> Snapshot:
