@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -156,3 +156,60 @@ BUCKETS = '{"count":1,"sum":1,"min":1,"max":1,"buckets":[[%s,1]]}'
 def test_what_would_fill_memory_or_overflow_is_refused(kind: str, rest: str) -> None:
     with pytest.raises(FrameError):
         decode((BOUNDED % (kind, rest)).encode())
+
+
+HOST = {"name": "h", "kernel": "k", "arch": "a", "os": "o", "cpus": 1, "boot_id": "b"}
+COUNT = {"delta": 1, "total": 2}
+WHOLE: dict[str, dict[str, Any]] = {
+    "hello": {"host": HOST, "collector": {}, "capabilities": {}},
+    "counters": {"interval_ns": 1, "values": {"n": COUNT}},
+    "table": {"name": "t", "interval_ns": 1, "full": True, "rows": [{"labels": {}, "counts": {"n": COUNT}}]},
+    "cost": {
+        "interval_ns": 1, "usage": {"cpu_ns": 1, "rss_kb": 1, "pss_kb": None},
+        "programs": [{"name": "p", "attach": "x", "run_count": 1, "run_time_ns": 1, "missed": None}],
+        "statistics": {"window_ns": 1, "interval_ns": 1, "estimated": False},
+    },
+}  # fmt: skip
+
+
+def line_of(kind: str, **more: Any) -> bytes:
+    return json.dumps(
+        {"kind": kind, "v": frames.VERSION, "probe": "p", **STAMP, **WHOLE.get(kind, {}), **more}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("hello", ["host"]), ("counters", ["values", "n"]), ("table", ["rows", 0]), ("cost", ["usage"]),
+        ("cost", ["programs", 0]), ("cost", ["statistics"]), ("cost", []),
+    ],
+)  # fmt: skip
+def test_a_key_that_is_not_known_is_refused_wherever_it_is(kind: str, path: list[Any]) -> None:
+    """A frame of another version says so; one of this version has no others."""
+    decode(line_of(kind))
+    document = json.loads(line_of(kind))
+    inner = document
+    for step in path:
+        inner = inner[step]
+    inner["more"] = 1
+    with pytest.raises(FrameError, match="unknown field `more`"):
+        decode(json.dumps(document).encode())
+
+
+def test_a_line_may_be_four_megabytes_long() -> None:
+    assert frames.MAX_LINE_BYTES == 4 * 1024 * 1024
+    line = line_of("bye", why="x")
+    longest = line + b" " * (frames.MAX_LINE_BYTES - len(line))
+    assert isinstance(decode(longest), frames.Bye)
+    with pytest.raises(FrameError, match="frame of 4194305 bytes: longer than 4194304"):
+        decode(longest + b" ")
+
+
+def test_what_a_frame_leaves_out() -> None:
+    records = decode(line_of("records", name="r", columns=["a"], records=[[1]]))
+    assert isinstance(records, frames.Records) and records.waiting == 0
+    table = decode(line_of("table"))
+    assert isinstance(table, frames.Table) and table.omitted == 0 and table.rows[0].gauges == {}
+    cost = decode(line_of("cost", programs=[], statistics=None, usage=None))
+    assert isinstance(cost, frames.Cost) and (cost.events, cost.ledger, cost.maps_kb) == ({}, {}, None)
