@@ -242,3 +242,14 @@ def test_histograms_of_labels_that_become_one_are_added_up() -> None:
 def test_a_label_that_could_be_taken_for_two_is_quoted(value: Any, shown: str) -> None:
     assert metric_key("p", "table", "t", [("label", value)]) == f"p/table/t/label={shown}"
     assert metric_key("p", "counter", "c") == "p/counter/c"
+
+
+@pytest.mark.parametrize(
+    ("seen_s", "own_s", "count"), [(5.0, 10.0, 50), (2.5, 10.0, 25), (5.0, None, 100), (None, 10.0, 100)]
+)
+def test_a_counter_that_counted_longer_than_its_probe_counts_for_the_time_of_the_probe(
+    seen_s: float | None, own_s: float | None, count: int
+) -> None:
+    """100 in 10 s, of which the probe was attached for 5: its rates are of that time."""
+    found = of(flat(counters={"drops": {"total": 100, "duration_s": own_s}}, duration_s=seen_s))
+    assert found["p/counter/drops"].count == count

@@ -11,7 +11,7 @@ import pytest
 from netconsole.escalation import namespaces
 from netconsole.escalation.namespaces import NamespaceInodes
 
-LIMIT_S = 60.0
+LIMIT_S = 20.0
 
 
 class Asked:

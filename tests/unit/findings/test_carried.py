@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from netconsole.findings.carried import Carried
@@ -116,3 +117,22 @@ def test_what_was_not_said_yet_is_not_listed(stream: Stream, before: list[SavedI
 def test_a_session_that_began_with_nothing_waits_for_nothing(stream: Stream) -> None:
     carried = Carried([])
     assert not carried.is_recent and carried.update(stream.state) == []
+
+
+def test_an_incident_that_goes_on_began_when_the_earlier_of_both_did(
+    stream: Stream, manifests: dict[str, Manifest], before: list[SavedIncident]
+) -> None:
+    """A replay that begins amid it finds it later; one that looks back may find it earlier."""
+    earlier, later = (replace_since(one, since) for one, since in zip(before, (1, 10**18), strict=True))
+    findings = Incidents(manifests, before=[earlier, later])
+    for total in (150, 200):
+        drops(stream, 50, "A", total=total)
+        drops(stream, 50, "B", total=total)
+        stream.end()
+        findings.update(stream.state)
+    found = {one.number: one.since_ns for one in findings.log}
+    assert found[earlier.number] == 1 and found[later.number] < 10**18
+
+
+def replace_since(one: SavedIncident, since_ns: int) -> SavedIncident:
+    return msgspec.structs.replace(one, since_ns=since_ns)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netconsole.findings import incidents
 from netconsole.findings import matches as matches_module
 from netconsole.findings.incident import told
 from netconsole.findings.incidents import ENDED_SHOWN, Incidents
@@ -360,3 +361,24 @@ def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
         "address": "127.0.0.1",
         "port": 5353,
     }
+
+
+def test_where_there_are_too_many_the_worst_are_shown(
+    stream: Stream, manifests: dict[str, Manifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (incidents.MAX_SHOWN, incidents.MAX_LOG) == (200, 1000)
+    monkeypatch.setattr(incidents, "MAX_SHOWN", 2)
+    monkeypatch.setattr(incidents, "MAX_LOG", 3)
+    findings = Incidents(manifests)
+    for reason, per_s in (("A", 50), ("B", 80), ("C", 20), ("D", 60)):
+        for second in (1, 2, 3):
+            drops(stream, per_s, reason, total=per_s * second)
+            stream.end()
+            findings.update(stream.state)
+    for total in (1, 2, 3):
+        for reason, per_s in (("A", 50), ("B", 80), ("C", 20), ("D", 60)):
+            drops(stream, per_s, reason, total=per_s * (3 + total))
+        stream.end()
+        shown = findings.update(stream.state)
+    assert [one.sentence.rpartition(" ")[2] for one in shown] == ["B", "D"]
+    assert len([*findings.log]) == 3

@@ -385,3 +385,20 @@ def test_a_copy_is_whole_and_its_own() -> None:
     assert [value for value in table.history(key, "n") if value is not None][-2:] == [5.0, 7.0]
     assert kept.probes["p"].histograms["h"].history(next(iter(kept.probes["p"].histograms["h"].rows)))[-1] == 7.0
     assert kept.collector.intervals == 2 and table.timeline is kept.collector.timeline
+
+
+def test_the_time_so_far_is_up_to_the_last_interval_of_any_source() -> None:
+    """From the first frame on: that of the collector here."""
+    state = State()
+    here, there = Stream(state, "console"), Stream(state)
+    known = [state.elapsed_s]
+    there.hello()
+    known.append(state.elapsed_s)
+    for _ in range(3):
+        there.end()
+    known.append(state.elapsed_s)
+    for later_s in (1, 4):
+        here.mono_ns += later_s * SECOND
+        here.end()
+        known.append(state.elapsed_s)
+    assert known == [None, None, 2.0, 2.0, 6.0]
