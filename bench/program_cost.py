@@ -107,8 +107,20 @@ def of_kvm(probe: UnattachedProbe) -> list[Step]:
 
 
 def of_path(probe: UnattachedProbe) -> list[Step]:
-    """A packet from a tap to a NIC."""
+    """A packet from a tap to a NIC. With a threshold each is followed."""
+    probe.set(threshold_us=1e6)
+    return _crossing(Ways(probe))
+
+
+def of_path_in_storm(probe: UnattachedProbe) -> list[Step]:
+    """The same when it is only counted."""
     host = Ways(probe)
+    host.use_up()
+    return _crossing(host)
+
+
+def _crossing(host: Ways) -> list[Step]:
+    probe = host.probe
     skb = host.come(Flow(), "tap0")
     receive = probe.prepare("receive", skb)
     came = host.memory.bytes_of("sk_buff", skb)
@@ -156,6 +168,7 @@ PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "tx_kick_path": (kick.FUNCTIONS, of_kick),
     "kvm_irqs": (kvm.FUNCTIONS, of_kvm),
     "host_path": ({}, of_path),
+    "host_path, a storm": ({}, of_path_in_storm),
     "conntrack": ({}, of_tracked),
     "conntrack, a storm": ({}, of_tracked_storm),
 }

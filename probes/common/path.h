@@ -282,17 +282,23 @@ static inline void path_flow_of(struct nc_flow *flow, struct path_packet *packet
 
 #define PATH_NEVER_CUT 576      /* two segments of the smallest usual size (RFC 9293, 536 bytes) are longer */
 
+/* How many bytes each of the packets has that this sk_buff stands for; 0: it is one. Tun leaves their number 0. */
+static inline u16 path_gso_size(struct sk_buff *skb)
+{
+    u32 end = NC_GET(skb, end);
+    unsigned char *head = NC_GET(skb, head);
+
+    return NC_GET(skb, len) <= PATH_NEVER_CUT ? 0 : NC_AT(u16, head + end + offsetof(struct skb_shared_info, gso_size));
+}
+
 /* How many packets on the wire this sk_buff stands for: several when GRO has merged them, or when GSO will segment it. */
 static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
 {
-    u32 end = NC_GET(skb, end), length = NC_GET(skb, len);
+    u32 length = NC_GET(skb, len);
     unsigned char *head = NC_GET(skb, head);
     s32 payload;            /* its headers may have been pulled already */
-    u16 size;
+    u16 size = path_gso_size(skb);
 
-    if (length <= PATH_NEVER_CUT)
-        return 1;
-    size = NC_AT(u16, head + end + offsetof(struct skb_shared_info, gso_size));     /* tun leaves the number of segments 0 */
     if (!size)
         return 1;
     payload = length - (s32)(packet->at + packet->l4 - ((u64)NC_GET(skb, data) - (u64)head));
@@ -319,9 +325,11 @@ struct path_transit {
     u64 conntrack_ns;   /* time in conntrack so far, where the probe measures it */
     u64 device[2];
     struct path_fingerprint fingerprint;
+    u64 origin;         /* path_origin of where it came in; 0: not known */
     u16 set;            /* of devices, or another kind of the probe's own */
     u16 tag;            /* of the probe's own */
-    u32 state;
+    u16 state;
+    u16 unlisted;       /* 1: it is only counted */
 };
 struct path_set {
     struct path_transit entry[PATH_WAYS];
@@ -386,11 +394,25 @@ static inline int path_keep_out(u64 address, u64 *device)
     return 1;
 }
 
-/* The address of a packet as a number. The verifier allows no arithmetic on a pointer, but it lets a program store and reload one. */
-static inline u64 path_address(u64 *storage, void *skb)
+/* The address of a packet as a number, with which the verifier allows arithmetic. */
+static inline u64 path_address(void *skb)
 {
-    *(volatile u64 *)storage = (u64)skb;
-    return *(volatile u64 *)storage;
+    return (u64)nc_number((u64)skb);
+}
+
+/* The device on which a packet is received, as the kernel keeps it in the packet (skb_iif). */
+static inline u64 path_origin(struct nc_config *config, struct net *net, u32 ifindex)
+{
+    return nc_number_of(config, net) ^ (u64)ifindex << 32;
+}
+
+/* Did this packet come in where that of the transit did? Then it is the same one: a later packet from there would have taken the entry over.
+ * 0: it is not known, for upper devices, tunnels and other namespaces change what the packet says. */
+static inline int path_came_there(struct path_transit *transit, struct nc_config *config, struct sk_buff *skb, struct net_device *dev)
+{
+    u32 ifindex = NC_GET(skb, skb_iif);
+
+    return ifindex && transit->origin == path_origin(config, NC_GET(dev, nd_net.net), ifindex);
 }
 
 /* Clocks of two CPUs may differ a little: a duration that would be negative is 0. */

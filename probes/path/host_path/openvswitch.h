@@ -113,11 +113,25 @@ static inline int is_switched(struct path_transit *transit, struct sk_buff *skb)
     return path_same_packet(&fingerprint, &transit->fingerprint);
 }
 
-/* A packet is in conntrack from that action until the next one. */
-static inline void account_conntrack(struct path_transit *transit, int is_ct)
+/* `action`: NULL where the kernel does not tell when each one begins. */
+static inline int is_conntrack(struct nlattr *action)
 {
+#ifdef HAVE_OVS_ACTION_ATTR_CT
+    return action && NC_READ(action, nla_type) == OVS_ACTION_ATTR_CT;
+#else
+    return 0;
+#endif
+}
+
+/* A packet is in conntrack from that action until the next one. */
+static inline void account_conntrack(struct path_transit *transit, struct nlattr *action)
+{
+    int is_ct;
     u64 now;
 
+    if (transit->unlisted)
+        return;
+    is_ct = is_conntrack(action);
     if (!is_ct && !transit->point_ns[CONNTRACK])
         return;
     now = bpf_ktime_get_ns();
@@ -136,7 +150,7 @@ static inline void take_acted(void *ctx, u64 address)
 
 /* The datapath begins an action. User space's sk_buffs use the same addresses again, and their end may be unseen: each time it may be
  * another packet. */
-static inline void account_action(void *ctx, struct sk_buff *skb, u64 address, int is_ct)
+static inline void account_action(void *ctx, struct sk_buff *skb, u64 address, struct nlattr *action)
 {
     u32 zero = 0;
     struct recent *recent = recents.lookup(&zero);
@@ -150,7 +164,7 @@ static inline void account_action(void *ctx, struct sk_buff *skb, u64 address, i
     is_recent = transit && recent->received == address;
     has_acted = transit && transit->point_ns[ACTION];
     if (is_recent && has_acted && transit->tag != FROM_USER_SPACE) {
-        account_conntrack(transit, is_ct);
+        account_conntrack(transit, action);
         return;
     }
     received = NC_READ(skb, skb_iif) != 0;
@@ -158,14 +172,14 @@ static inline void account_action(void *ctx, struct sk_buff *skb, u64 address, i
         back = back_from_user_space(skb, address, recent);
         if (back) {
             take_acted(ctx, address);
-            account_conntrack(back, is_ct);
+            account_conntrack(back, action);
         } else if (is_recent && has_acted)
-            account_conntrack(transit, is_ct);
+            account_conntrack(transit, action);
     } else if (transit && !has_acted && transit->tag != FROM_USER_SPACE && (is_recent || is_switched(transit, skb))) {
-        transit->point_ns[ACTION] = bpf_ktime_get_ns();
+        transit->point_ns[ACTION] = time_of(transit);
         recent->received = address;
         take_acted(ctx, address);
-        account_conntrack(transit, is_ct);
+        account_conntrack(transit, action);
     }
 }
 

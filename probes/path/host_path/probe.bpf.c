@@ -17,9 +17,9 @@
 /* ---- a packet enters ---- */
 
 /* The filters keep this packet out. */
-static inline void keep_out(struct scratch *scratch, struct sk_buff *skb, struct nc_member *member)
+static inline void keep_out(struct sk_buff *skb, struct nc_member *member)
 {
-    if (path_keep_out(path_address(&scratch->address, skb), member->name))
+    if (path_keep_out(path_address(skb), member->name))
         nc_count(REUSED);
 }
 
@@ -35,13 +35,13 @@ static inline void start_transit(void *ctx, struct nc_config *config, struct sk_
         return;
     recent->received = 0;
     if (!flow_wanted(config, scratch, skb, sent) || !nc_netns_wanted(config, dev)) {
-        keep_out(scratch, skb, member);
+        keep_out(skb, member);
         return;
     }
     path_read(&scratch->packet, skb, sent, 1);
     if (scratch->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
-    address = path_address(&scratch->address, skb);
+    address = path_address(skb);
     transit = claim_for(address);
     if (!transit)
         return;
@@ -53,10 +53,12 @@ static inline void start_transit(void *ctx, struct nc_config *config, struct sk_
     path_fingerprint_of(&transit->fingerprint, &scratch->packet, nc_data_end(skb));
     transit->set = member->set;
     transit->tag = sent ? FROM_HOST_STACK : FROM_DEVICE;
+    transit->origin = sent ? 0 : path_origin(config, NC_GET(dev, nd_net.net), NC_GET(dev, ifindex));
+    transit->unlisted = !may_follow(config, recent);
     transit->state = PATH_IN_TRANSIT;
     recent->received = address;
     nc_count(RECEIVED);
-    transit->since_ns = bpf_ktime_get_ns();
+    transit->since_ns = transit->unlisted ? recent->ticks_ns : bpf_ktime_get_ns();
     if (wants_stacks(config)) {
         struct way_stacks *way = new_way(address);
         if (way)
@@ -84,7 +86,7 @@ static inline int is_same_transit(struct path_transit *transit, struct sk_buff *
 /* A copy for another port of a switch has an address of its own. It is made while its CPU still handles the original. */
 static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent *recent, struct scratch *scratch)
 {
-    u64 address = path_address(&scratch->address, skb);
+    u64 address = path_address(skb);
     struct path_transit *transit = recent->received ? path_find(recent->received) : NULL;
     struct way_stacks *way;
 
@@ -113,7 +115,7 @@ static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent
 static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, struct recent *recent, struct scratch *scratch, u32 length)
 {
     path_read(&scratch->packet, skb, 1, 1);
-    recent->queued = path_address(&scratch->address, skb);
+    recent->queued = path_address(skb);
     recent->device = (u64)dev;
     recent->length = length;
     recent->ports = path_u32(&scratch->packet, scratch->packet.version == 4 ? 20 : 40);
@@ -133,12 +135,12 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
 
     if (!scratch || !recent)
         return 0;
-    transit = path_find(path_address(&scratch->address, skb));
+    transit = path_find(path_address(skb));
     if (!transit || !is_same_transit(transit, skb, recent, scratch))
         transit = start_copy(skb, recent, scratch);
     if (!transit)
         return 0;
-    now = bpf_ktime_get_ns();
+    now = time_of(transit);
     way = way_of(transit->address);
     if (way) {
         if (transit->point_ns[FIRST_QUEUE] && !way->first[0])
@@ -160,7 +162,7 @@ int on_action(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nlattr *action = NC_ARG(3);
 
-    account_action(ctx, NC_ARG(1), ctx->args[1], NC_READ(action, nla_type) == OVS_ACTION_ATTR_CT);
+    account_action(ctx, NC_ARG(1), ctx->args[1], action);
     return 0;
 }
 #endif
@@ -169,7 +171,7 @@ int on_actions(void *ctx)
 {
     struct sk_buff *skb = NC_PARAMETER(1);
 
-    account_action(ctx, skb, (u64)skb, 0);
+    account_action(ctx, skb, (u64)skb, NULL);
     return 0;
 }
 
@@ -227,6 +229,15 @@ static inline void add_stacks(void *ctx, struct nc_config *config, struct slow_e
         take_stack(ctx, event->stack);
 }
 
+/* It crossed, and as long as it was only counted, nothing else is known. */
+static inline void count_crossed(struct path_transit *transit, u32 packets)
+{
+    nc_count(CROSSED);
+    latency_count(PACKETS, packets);
+    if (transit->unlisted)
+        nc_ledger_add(NC_UNLISTED);
+}
+
 static inline void account(void *ctx, struct nc_config *config, struct scratch *scratch, struct path_transit *transit,
                            struct nc_member *member, struct sk_buff *skb, int sent, u64 now)
 {
@@ -234,10 +245,13 @@ static inline void account(void *ctx, struct nc_config *config, struct scratch *
     u64 direction = direction_of(transit->set, member->set);
     int slow;
 
+    sample->packets = path_packets(skb, &scratch->packet);
+    count_crossed(transit, sample->packets);
+    if (transit->unlisted)
+        return;
     sample->mono_ns = now;
     __builtin_memcpy(sample->from, transit->device, sizeof(sample->from));
     __builtin_memcpy(sample->to, member->name, sizeof(sample->to));
-    sample->packets = path_packets(skb, &scratch->packet);
     if (!flow_is_inside(config))
         path_read(&scratch->packet, skb, sent, 0);
     path_flow_of(&scratch->flow, &scratch->packet, skb);
@@ -246,8 +260,6 @@ static inline void account(void *ctx, struct nc_config *config, struct scratch *
     sample->length = NC_GET(skb, len);
     slow = latency_slow(config, sample->total_ns);
 
-    nc_count(CROSSED);
-    latency_count(PACKETS, sample->packets);
     if (slow)
         nc_count(SLOW);
     if (nc_may_list(config)) {
@@ -301,17 +313,35 @@ static inline void unmatched(u32 slot, struct nc_config *config, struct scratch 
         nc_ledger_add(NC_JOIN_MISSED);
 }
 
+/* The headers of a packet that is only counted are read where it stands for several. */
+static inline void end_unlisted(struct scratch *scratch, struct path_transit *transit, struct sk_buff *skb, int sent)
+{
+    u32 packets = 1;
+
+    transit->state = PATH_DONE;
+    if (path_gso_size(skb)) {
+        path_read(&scratch->packet, skb, sent, 1);
+        packets = path_packets(skb, &scratch->packet);
+    }
+    count_crossed(transit, packets);
+}
+
 static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
 {
     u32 zero = 0;
-    u64 now = bpf_ktime_get_ns();
+    u64 now;
     struct scratch *scratch = scratches.lookup(&zero);
     struct path_transit *transit;
     struct path_fingerprint fingerprint;
 
     if (!scratch)
         return;
-    transit = path_find(path_address(&scratch->address, skb));
+    transit = path_find(path_address(skb));
+    if (transit && transit->unlisted && transit->state == PATH_IN_TRANSIT && path_came_there(transit, config, skb, dev)) {
+        end_unlisted(scratch, transit, skb, sent);
+        return;
+    }
+    now = bpf_ktime_get_ns();
     path_read(&scratch->packet, skb, sent, 1);
     path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
     if (transit && transit->state == PATH_DONE && path_same_packet(&fingerprint, &transit->fingerprint))

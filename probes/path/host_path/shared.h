@@ -22,7 +22,9 @@ struct recent {
     u32 ports;
     u32 sequence;
     u32 length;
-    u32 pad;
+    u32 left;               /* so many more packets are followed in full, */
+    u64 ticks;              /* as long as these ticks last: nc_grant_ticks */
+    u64 ticks_ns;           /* when they were first seen */
 };
 BPF_PERCPU_ARRAY(recents, struct recent, 1);
 
@@ -61,7 +63,6 @@ struct slow_event {
 
 /* Working memory of a program: the BPF stack is too small for it. */
 struct scratch {
-    u64 address;
     struct path_packet packet;
     struct nc_flow flow;
     struct path_transit transit;
@@ -138,6 +139,35 @@ static inline int flow_wanted(struct nc_config *config, struct scratch *scratch,
     path_read(&scratch->packet, skb, sent, flow_is_inside(config));
     path_flow_of(&scratch->flow, &scratch->packet, skb);
     return nc_packet_wanted(config, &scratch->flow, skb);
+}
+
+/* In a storm most packets are only counted. A CPU follows so many in each eight ticks, and what it does not use of them it keeps for a
+ * burst. Where a filter, a threshold or details were asked for, it follows each. */
+#define FOLLOWED_PER_TICKS 64
+#define FOLLOWED_MOST 1024
+#define NC_F_EACH (NC_F_FLOW | NC_F_ENDS | NC_F_PLACE | NC_F_THRESHOLD | NC_F_DETAILS)
+static inline int may_follow(struct nc_config *config, struct recent *recent)
+{
+    u64 ticks = nc_grant_ticks(), earned;
+
+    if (ticks > recent->ticks || recent->ticks_ns < nc_resumed_ns()) {
+        earned = (ticks - recent->ticks) * FOLLOWED_PER_TICKS + recent->left;
+        recent->left = earned < FOLLOWED_MOST ? earned : FOLLOWED_MOST;
+        recent->ticks = ticks;
+        recent->ticks_ns = bpf_ktime_get_ns();
+    }
+    if (config->flags & NC_F_EACH)
+        return 1;
+    if (!recent->left)
+        return 0;
+    recent->left--;
+    return 1;
+}
+
+/* The time of a point. That of a packet which is only counted is no more than a mark. */
+static inline u64 time_of(struct path_transit *transit)
+{
+    return transit->unlisted ? transit->since_ns : bpf_ktime_get_ns();
 }
 
 /* An entry for a packet that enters. A packet that loses its entry is counted. */

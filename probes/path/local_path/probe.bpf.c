@@ -36,7 +36,6 @@ struct slow_event {
  * one of its own: it may take a packet from a socket's backlog in the process, which can be interrupted. */
 enum { SOFTIRQ_SCRATCH, TCP_SCRATCH, SCRATCHES };
 struct scratch {
-    u64 address;
     u64 received;           /* the packet that this CPU received last; 0: it is not timed */
     struct path_packet packet;
     struct nc_flow flow;
@@ -138,7 +137,7 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     if (!config || !member || !scratch)
         return 0;
     scratch->received = 0;
-    address = path_address(&scratch->address, skb);
+    address = path_address(skb);
     if (!wanted_in(config, scratch, skb, dev)) {
         if (path_keep_out(address, member->name))
             count(REUSED, 1);
@@ -178,7 +177,7 @@ static inline void deliver(void *ctx, struct scratch *scratch, struct path_trans
 /* The transit of a received packet that is still the same one. Its headers are in scratch then. */
 static inline struct path_transit *transit_in(struct scratch *scratch, struct sk_buff *skb)
 {
-    struct path_transit *transit = path_find(path_address(&scratch->address, skb));
+    struct path_transit *transit = path_find(path_address(skb));
     struct path_fingerprint fingerprint;
 
     if (!transit || transit->set != TO_SOCKET || transit->state != PATH_IN_TRANSIT)
@@ -291,7 +290,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config || !scratch || NC_GET(skb, skb_iif))       /* it was received: not this host's own */
         return 0;
-    address = path_address(&scratch->address, skb);
+    address = path_address(skb);
     transit = path_claim(address);
     if (!transit)
         return 0;
@@ -344,7 +343,7 @@ int on_send(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config || !member || !scratch || NC_GET(skb, skb_iif) || !nc_netns_wanted(config, dev))
         return 0;
-    address = path_address(&scratch->address, skb);
+    address = path_address(skb);
     transit = path_find(address);
     path_read(&scratch->packet, skb, 1, 1);
     path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));

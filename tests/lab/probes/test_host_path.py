@@ -19,12 +19,18 @@ WAN, FAR = "wan0", "10.77.0.200"
 """A port of the switch that stands for the physical device, and who is behind it, in a namespace of the same name."""
 SETS = {"inside_devices": "kind:tap", "outside_devices": WAN}
 PORT, TRACKED, COPIED, TUNNELLED = 9, 10, 11, 12
-MANY = 2000
+MANY, STORM = 2000, 10_000
 SOME = 200
 PINGS = 20
 ASKED = 5
 BYTES = 1_000_000
 DELAY_MS = 40
+FLOOD = """
+import socket, sys
+flood = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(int(sys.argv[3])):
+    flood.sendto(b"x", (sys.argv[1], int(sys.argv[2])))
+"""
 STAGES = ("forward", "lookup", "upcall", "actions", "ct", "devices", "qdisc")
 
 
@@ -110,6 +116,20 @@ def test_every_datagram_is_timed_once_by_stage(testbed: Testbed, path: InsideMea
     assert found.pop("upcall", 0) == watch.counter("returned") == watch.counter("asked")
     assert found == {"lookup": MANY, "actions": MANY, "qdisc": MANY}
     assert_whole(watch, "out")
+
+
+def test_a_storm_is_counted_exactly_and_followed_in_part(
+    testbed: Testbed, path: InsideMeasurement, far: Address
+) -> None:
+    guest = testbed.guests[0].card.at
+    watch = watch_of(path)
+    testbed.hypervisor.run("ip", "netns", "exec", "far", "python3", "-c", FLOOD, guest.ip, str(PORT), str(STORM))
+    watch.stop()
+    crossed, unlisted = watch.counter("crossed"), path.ledger(HOST_PATH, "unlisted")
+    assert STORM <= crossed == watch.counter("packets") < STORM + SOME, "all of them, and the guest's few answers"
+    assert unlisted > 0
+    assert watch.added("crossing").count == crossed - unlisted
+    assert_whole(watch, "in")
 
 
 def test_every_echo_is_timed_once_each_way(testbed: Testbed, path: InsideMeasurement, far: Address) -> None:

@@ -153,6 +153,27 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.proves("host_path", "counters.{received,crossed,packets}", "ledger.unlisted")
+@pytest.mark.parametrize("network", ["bridged", "tunnelled"])
+def test_a_storm_is_counted_exactly_and_followed_in_part(
+    path: Measurement, network: str, request: pytest.FixtureRequest
+) -> None:
+    host: Host = request.getfixturevalue(network)
+    nobody_answers = host.b.start(HOLD, min(os.sched_getaffinity(0)), PORT)
+    assert nobody_answers.stdout is not None
+    assert nobody_answers.stdout.readline() == "ready\n"
+    watch = watch_of(path)
+    send_udp(host.a, B, PORT, MANY, senders=3)
+    watch.stop()
+    nobody_answers.communicate("end\n", timeout=LIMIT_S)
+    crossed, unlisted = watch.counter("crossed"), path.ledger(PROBE, "unlisted")
+    assert watch.counter("received") == crossed == watch.counter("packets")
+    assert MANY <= crossed < MANY + SOME, "all of them, and what new devices ask their neighbours by IPv6"
+    assert unlisted > 0
+    assert watch.added("crossing").count == path.total(PROBE, "flows", "samples") == crossed - unlisted
+    assert watch.missed() == {}
+
+
 MANY_ECHOES = 20 * SOME
 """Others on that CPU may take the addresses first."""
 
@@ -325,7 +346,7 @@ def test_a_delay_in_the_tunnel_device_shows_there(path: Measurement, tunnelled: 
 
 
 def test_garbage_on_the_wire_changes_no_figure(path: Measurement, bridged: Host) -> None:
-    watch = watch_of(path)
+    watch = watch_of(path, threshold_us=1e6)  # which makes it follow each packet
     send_udp(bridged.a, B, 7777, 1, source_port=7778)  # its row is there before the table fills up
     fuzz = bridged.a.start(garbage.FUZZ, "eth0", random.randrange(2**31), garbage.PACKETS)
     send_udp(bridged.a, B, 7777, MANY, source_port=7778)

@@ -151,6 +151,35 @@ def test_conntrack_is_what_lies_between_its_action_and_the_next(load: Load) -> N
     assert (ct["count"], ct["sum"]) == (1, event["ct_ns"])
 
 
+@pytest.mark.proves("host_path", "counters.{asked,returned,crossed}", "ledger.unlisted")
+@pytest.mark.parametrize("functions", [AS_TRACEPOINTS, AS_FUNCTIONS])
+def test_in_a_storm_the_switch_s_packets_are_counted_as_exactly(load: Load, functions: dict[str, str]) -> None:
+    """Those of known flows, those that come back from user space, and those at the address of one that is gone."""
+    host = Switch(load(PROBE, functions))
+    host.use_up()
+    known, _ = host.received(Flow())
+    host.acted(known, CONNTRACK)
+    host.acted(known)
+    host.left(known)
+    unknown, _ = host.received(Flow())
+    host.asked(unknown)
+    back = host.from_user_space(Flow())
+    host.acted(back)
+    host.left(back)
+    assert host.counted("received", "asked", "returned", "crossed", "from_host") == [2, 1, 1, 2, 0]
+    asked, _ = host.received(Flow())
+    host.asked(asked)
+    content = host.memory.bytes_of("sk_buff", host.from_user_space(Flow()))
+    gone, _ = host.received(Flow(source_port=7))  # dropped before its flow acted
+    host.memory.put(gone, content)
+    host.acted(gone)
+    host.left(gone)
+    host.probe.read()
+    assert host.counted("received", "asked", "returned", "crossed", "from_host") == [4, 2, 2, 3, 0]
+    assert host.probe.ledger() == {"unlisted": 3}
+    assert host.probe.histograms("stages") == host.probe.rows("flows") == []
+
+
 @pytest.mark.proves("host_path", "counters.{asked,returned,reused,crossed}")
 def test_only_the_packet_that_was_asked_about_comes_back(load: Load) -> None:
     host = loaded(load, AS_TRACEPOINTS)
