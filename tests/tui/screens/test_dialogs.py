@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from netconsole.tui.screens.baselines import BaselinesScreen
 from netconsole.tui.screens.facts import FactsScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen, default_file
 from netconsole.tui.widgets.choice import Choice
+from tests.support.tui.played import PlayedSession
 from tests.support.tui.running import Running, running
+from tests.support.tui.scenes import host
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +68,30 @@ async def test_a_snapshot_is_measured_from_now_with_a_note_and_the_time_that_rem
         assert taken.facts["cpu/governor"].why == "no frequency scaling here"
         assert file.stat().st_mode & 0o777 == 0o600
         assert one.app.watched.snapshots == [file.absolute()]
+
+
+class ReadsWholeLater(PlayedSession):
+    """Has counters that are read less often, and reads all of them when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(host(12))
+        self.read = threading.Event()
+
+    def read_whole(self) -> threading.Event:
+        return self.read
+
+
+async def test_a_snapshot_begins_when_all_counters_were_read_once(here: Path) -> None:
+    session = ReadsWholeLater()
+    async with running(session=session) as one:
+        await one.press("s")
+        fill(one, time="5s", file="x.json")
+        await one.press("enter")
+        assert "reading all counters once" in await one.play(6)
+        session.read.set()
+        assert "s left" in await one.play(3)
+        await one.play(3)
+        assert document.load(here / "x.json").duration_s == 5.0
 
 
 async def test_without_a_time_it_holds_everything_since_the_start() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from textual.widgets import Input
 from netconsole.base import figure, output
 from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import parse_duration, safe
-from netconsole.session.protocol import Session
+from netconsole.session.protocol import ReadsWhole, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FORMATS, Snapshot
 from netconsole.tui import actions
@@ -93,6 +94,8 @@ class SnapshotScreen(Screen[None]):
         self._taken: Snapshot | None = None
         """A snapshot that could not be written. The next Enter writes it, and does not measure again."""
         self._since: builder.Totals | None = None
+        self._whole: threading.Event | None = None
+        """Set when everything was read once. It begins then: what is read less often would have losses of before."""
         self._until_s = 0.0
 
     @property
@@ -157,21 +160,33 @@ class SnapshotScreen(Screen[None]):
         except BadInput as error:
             self._tell(str(error), "act")
             return
-        with self._session.view() as state:
-            if self._taken is None:
-                self._since = builder.totals_at_start(state) if wanted.duration_s is None else builder.totals(state)
         if self._taken is not None or wanted.duration_s is None:
+            if self._taken is None:
+                with self._session.view() as state:
+                    self._since = builder.totals_at_start(state)
             self._begin_writing()
             return
-        self.step = "measuring"
-        self._until_s = time.monotonic() + wanted.duration_s
+        self.step, self._since = "measuring", None
+        self._whole = self._session.read_whole() if isinstance(self._session, ReadsWhole) else None
         self._footer()
         self._look()
 
+    def _begun(self, duration_s: float) -> builder.Totals | None:
+        """Where the measurement begins. None: not everything has been read yet."""
+        if self._since is None and (self._whole is None or self._whole.is_set()):
+            with self._session.view() as state:
+                self._since = builder.totals(state)
+            self._until_s = time.monotonic() + duration_s
+        return self._since
+
     def _look(self) -> None:
         """Shows the time that is left. Begins to write when the last interval has ended."""
-        wanted, since = self._wanted, self._since
-        if self.step != "measuring" or wanted is None or wanted.duration_s is None or since is None:
+        wanted = self._wanted
+        if self.step != "measuring" or wanted is None or wanted.duration_s is None:
+            return
+        since = self._begun(wanted.duration_s)
+        if since is None:
+            self._tell("reading all counters once", "")
             return
         with self._session.view() as state:
             source = state.collector if state.collector.intervals else state.console
