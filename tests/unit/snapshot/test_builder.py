@@ -150,8 +150,10 @@ def test_without_statistics_the_cost_is_that_of_its_counts_where_it_was_calibrat
         stream.state.apply(frames.Status(**stream.stamp(name), state="attached", mode="summary"))
         stream.state.probes[name].per_count = stream.state.per_count
         stream.state.probes[name].cost.measurable = False
+    stream.counters(drops=(7, 7))
+    stream.end()
     start = builder.totals(stream.state)
-    stream.counters(drops=(40, 40))
+    stream.counters(drops=(40, 47))
     stream.end()
     probes = take(stream, manifests, start).probes
     cost = probes["p"].cost
@@ -276,8 +278,10 @@ def test_the_samples_of_the_run_are_the_newest(stream: Stream, manifests: dict[s
     interval(stream, 1, 2)
     assert take(stream, manifests, start).probes["p"].events == []
     sample(2)
-    sample(3)
     interval(stream, 1, 3)
+    assert [one["number"] for one in take(stream, manifests, start).probes["p"].events] == [2]
+    sample(3)
+    interval(stream, 1, 4)
     events = take(stream, manifests, start).probes["p"].events
     assert [(one["name"], one["number"]) for one in events] == [("drop", 2), ("drop", 3)]
 
@@ -295,6 +299,31 @@ def test_each_percentile_of_a_histogram_is_its_own(stream: Stream, manifests: di
     one = take(stream, manifests, start).probes["p"].histograms["h"]
     found = [one.p50, one.p90, one.p99, one.p999]
     assert found == [pytest.approx(value, rel=0.0625) for value in (100, 1000, 10_000, 100_000)]
+
+
+def test_a_histogram_without_labels_is_no_part_of_itself(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    start = builder.totals(stream.state)
+    one = Buckets(count=1, sum=100, min=100, max=100, buckets=[(index(100), 1)])
+    stream.histogram(one, one)
+    stream.end()
+    assert take(stream, manifests, start).probes["p"].histograms["h"].by == []
+    stream.histogram(one, one, device="lo")
+    stream.end()
+    whole = take(stream, manifests, start).probes["p"].histograms["h"]
+    assert (whole.count, [part.labels for part in whole.by]) == (2, [{}, {"device": "lo"}])
+
+
+def test_what_was_submitted_and_lost_is_of_the_run(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    def cost(factor: int) -> None:
+        events = {"submitted": Count(1, 100 * factor), "suppressed": Count(1, 10 * factor), "lost": Count(1, factor)}
+        stream.cost(events=events, ledger={"map_full": Count(1, 1000 * factor)})
+        stream.end()
+
+    cost(1)
+    start = builder.totals(stream.state)
+    cost(3)
+    found = take(stream, manifests, start).probes["p"].cost
+    assert [found[name] for name in ("submitted", "suppressed", "lost", "map_full")] == [200, 20, 2, 2000]
 
 
 def test_histograms_are_of_the_run_alone(stream: Stream, manifests: dict[str, Manifest]) -> None:
