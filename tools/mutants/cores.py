@@ -12,20 +12,28 @@ else:
     import tomli as tomllib
 
 _CONSOLE = {
-    "base": "figure",
-    "telemetry": "histogram state tables costs series ledger checkpoint source",
-    "findings": "windows of_rules of_state matches open_incident incidents rules carried causes senders",
+    "base": "figure student_t",
+    "telemetry": "histogram state tables costs series ledger checkpoint source frames",
+    "findings": "windows of_rules of_state matches open_incident incidents rules carried causes senders of_snapshot"
+    " incident drop_places places_of_snapshot match past saved_log",
     "budget": "governor spending sampling ladder run_times forecast forecaster hook_rates enforcer",
-    "compare": "significance judge compare metrics baseline reference sums labels facts comparable places",
-    "snapshot": "builder of_probe document balance redact",
-    "recording": "recorder writer reader player replay_session",
+    "compare": "significance judge compare metrics baseline reference sums labels facts comparable places sentences"
+    " live",
+    "snapshot": "builder of_probe document balance balance_watch redact",
+    "recording": "recorder writer reader player replay_session flight_recorder",
     "escalation": "escalator crossings investigation",
     "profile": "loader plan escalation_rules profile",
-    "report": "charts ticket short_form of_places of_ping",
-    "ping": "breakdown capture model cases words vantage echo_log",
-    "ping/analysis": "analyze difference echoes joint_clock measure times figures closure losses",
+    "report": "charts ticket short_form of_places of_ping of_snapshot of_samples of_comparison of_baselines"
+    " of_calibration to_text to_markdown to_html",
+    "ping": "breakdown capture model cases words vantage echo_log compared watched",
+    "ping/analysis": "analyze difference echoes joint_clock measure times figures closure losses advice merge",
+    "ping/logs": "drops irq kick rtt text",
+    "run": "ping_plan ping_places doctor_text",
+    "session": "far_line",
+    "host": "machine",
+    "probes": "knobs",
     "calibrate": "estimate store summary",
-    "sources": "protocol_counters softnet sockets qdiscs link_state links",
+    "sources": "protocol_counters softnet sockets qdiscs link_state links base carrier own_cost",
 }
 _COLLECTOR = {
     "probe": "decode tables histograms config records running device_sets followers checks ledger drop_filter",
