@@ -7,13 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from netconsole.profile.profile import Profile
+from netconsole.session.protocol import Connection
 from netconsole.snapshot.document import BalanceData
+from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
+from netconsole.telemetry.state import State
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.stages import share, side_by_side
 from netconsole.tui.panes.drops import balance
 from netconsole.tui.panes.drops.places import ends
+from netconsole.tui.scene.scene import Scene
+from tests.unit.telemetry.test_state import Stream
 
 ENDS = {"source": "10.9.0.1", "source_port": 4000, "target": "10.9.0.2", "target_port": 53}
 
@@ -111,3 +117,29 @@ def test_the_title_of_the_balance_says_what_was_seen_and_why_not_all() -> None:
 def test_a_place_with_a_namespace_has_two_ends() -> None:
     assert ends("qdisc eth0 (netns blue)") == ("qdisc eth0", " (blue)")
     assert ends("qdisc eth0") is None
+
+
+@pytest.mark.parametrize(("status", "mode", "said"), [
+    ("attached", "counters", "kernel_drops counts alone: there is nothing to compare"),
+    ("attached", "summary", "the kernel has counted no loss since the probes began"),
+    ("off", "counters", "the kernel has counted no loss since the probes began"),
+    (None, "", "the kernel has counted no loss since the probes began"),
+])  # fmt: skip
+def test_why_the_balance_has_no_line(status: Any, mode: Any, said: str) -> None:
+    stream = Stream(State())
+    stream.hello()
+    if status is not None:
+        stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state=status, mode=mode))
+    assert balance._note(Scene(stream.state, {}, Profile("summary"), Connection("live"))) == said
+
+
+def test_bars_of_a_stage_are_to_the_scale_of_its_longest() -> None:
+    """Four samples at 100 ns, one at 110: a column of 25 has 9 for the time, and 14 for the bar."""
+    found = {"lookup": Buckets(5, 510, 100, 110, [(index(100), 4), (index(110), 1)])}
+    drawn = ["".join(text for text, _ in line) for line in side_by_side(found, None, "ns", {}, 80)]
+    bars = [line for line in drawn if "█" in line]
+    assert len(bars) == 2 and [line.count("█") for line in bars] == [14, 3]
+    assert bars[0][:11].strip().startswith("< ") and bars[0].index("█") == 2 + 9 + 1
+    many = {"lookup": Buckets(40, 40, 8, 10_000, [(index(8) + n, 1) for n in range(40)])}
+    drawn = ["".join(text for text, _ in line) for line in side_by_side(many, None, "ns", {}, 80)]
+    assert len([line for line in drawn if "█" in line]) == 10
