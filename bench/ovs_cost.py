@@ -5,9 +5,9 @@ flow. In the storm at most 64 packets wait for their answer, so its rate is that
 repeated a few times, and the least disturbed repetition counts. Flows are removed before each turn, and are not
 revalidated during it. A pair is a turn with the probe and one without, in changing order. Between them, the probe is
 only attached or detached. Prints the share of its speed that the datapath keeps (median of all pairs, with its 95 %
-interval), and the kernel's nanoseconds for an upcall. In the modes "governed" the console's own governor first finds
-the share of the time that keeps the budget of the profile summary under the load of the probe's target. Checks nothing.
-The lab is an emulated machine: ratios carry over to real machines, times do not.
+interval), and the kernel's nanoseconds for an upcall and for a packet of a known flow. In the modes "governed" the
+console's own governor first finds the share of the time that keeps the budget of the profile summary under the load of
+the probe's target. Checks nothing. The lab is an emulated machine: ratios carry over to real machines, times do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import copy
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -135,7 +135,7 @@ class Traffic:
         """The least disturbed of some slices; ``sampled``: the mean of many."""
         self._hypervisor.run("ovs-appctl", "revalidator/purge")
         slices = [
-            Turn(self.new_flows(STORM), self.new_flows(ALONE, 1), self._send(KNOWN, WAITING, 0))
+            Turn(self.new_flows(STORM), self.new_flows(ALONE, 1), self.known(KNOWN))
             for _ in range(SAMPLED_SLICES if sampled else SLICES)
         ]
         columns = list(zip(*slices, strict=True))
@@ -145,11 +145,15 @@ class Traffic:
         """Some seconds of what the target of a probe is about: new flows, or packets of a known one."""
         self._hypervisor.run("ovs-appctl", "revalidator/purge")
         for _ in range(LOADS):
-            self.new_flows(STORM) if name == "ovs_upcalls" else self._send(LOADS * KNOWN, WAITING, 0)
+            self.new_flows(STORM) if name == "ovs_upcalls" else self.known(LOADS * KNOWN)
 
     def new_flows(self, count: int, waiting: int = WAITING) -> float:
         """The time for each of so many."""
         return self._send(count, waiting, 1)
+
+    def known(self, count: int) -> float:
+        """The time for each of so many packets of a known flow."""
+        return self._send(count, WAITING, 0)
 
     def _send(self, count: int, waiting: int, new: int) -> float:
         self._sender.write(f"{count} {waiting} {new}\n".encode())
@@ -201,18 +205,27 @@ class Collector(InsideMeasurement):
         self._read_every(ALONE_MS)
 
     def run_times(self, traffic: Traffic) -> str:
-        """What the programs take of an upcall: the clock readings of the statistics themselves are in it."""
+        """What the programs take of an upcall, and of a packet of a known flow in a storm of those.
+
+        The clock readings of the statistics themselves are in it.
+        """
+        upcall = self._run_times(STORM, lambda: traffic.new_flows(STORM))
+        return f"{upcall}; of a known flow {self._run_times(LOADS * KNOWN, lambda: traffic.known(LOADS * KNOWN))}"
+
+    def _run_times(self, packets: int, load: Callable[[], object]) -> str:
         self.statistics(STATISTICS_MS)
-        self._runs.clear()
         self._read_every(ATTENDED_MS)
-        traffic.new_flows(STORM)
         self.settle()
+        self._runs.clear()
+        load()
+        self.settle()
+        found = dict(self._runs)
         self.statistics(0)
         self._read_every(ALONE_MS)
         programs = [
-            f"{name} {ns / runs:.0f} x {runs / STORM:.2g}" for name, (runs, ns) in sorted(self._runs.items()) if runs
+            f"{name} {ns / runs:.0f} x {runs / packets:.2g}" for name, (runs, ns) in sorted(found.items()) if runs
         ]
-        whole_ns = sum(ns for _, ns in self._runs.values()) / STORM
+        whole_ns = sum(ns for _, ns in found.values()) / packets
         return f"{whole_ns / NS_PER_US:.1f} us: {', '.join(programs)}"
 
     def _knobs(self, name: str, mode: str) -> dict[str, frames.Scalar]:
