@@ -173,7 +173,11 @@ def test_on_earlier_kernels_the_same_is_told_but_of_a_packet_that_was_interrupte
         probe.run("began", tcp, host.arriving)
         probe.run(*told)
         host.found(tcp, 0, 0)
-    assert host.rows("refused", "device", "reason") == {("eth0", FULL): 1, ("eth0", "bad checksum"): 2}
+    one = str(NETNS)
+    assert host.rows("refused", "netns", "device", "reason") == {
+        (one, "eth0", FULL): 1,
+        (one, "eth0", "bad checksum"): 2,
+    }
     assert probe.ledger() == {}
     host.memory.change("sk_buff", udp, {"_nfct": 0})
     probe.run("began", udp, host.arriving)
