@@ -4,10 +4,12 @@
  * What it found is in the packet when it returns (skb->_nfct). Why it found a packet invalid is said to the kernel's log alone, which is
  * off: but the functions that would log it are called with the text all the same.
  *
- * In a storm only the first packets in a few ticks are listed, and the others are counted. What was refused always has its row.
+ * In a storm most packets are only counted: each CPU lists LISTED_MOST at once, then LISTED_PER_TICKS in eight ticks. What was refused
+ * always has its row.
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/allowance.h"
 #include "../../common/resumed.h"
 
 enum { PACKETS, REFUSED };      /* counters */
@@ -34,11 +36,11 @@ struct visit {
 /* The packets that came on one CPU: that of a task, and that of the softirq which interrupts it; others only if their end was not seen, or
  * if the kernel preempts its own code. An array for each CPU is found by the kernel's inlined code, a hash by a call. */
 #define VISITS 4
-#define LISTED_PER_TICKS 256    /* on one CPU, while nc_grant_ticks stays the same: what is beyond is only counted */
+#define LISTED_PER_TICKS 64
+#define LISTED_MOST 256
 struct nest {
-    u64 ticks;
-    u32 listed;         /* packets in these ticks */
-    u32 evicted;        /* so many visits have lost their place */
+    struct nc_allowance lists;      /* packets that may still be listed */
+    u64 evicted;        /* so many visits have lost their place */
     u64 resumed_ns;     /* the programs were attached again then: no visit is from before */
     /* The last packet that came. Where only a kretprobe tells of its return, it has no arguments. A packet that came amid another one
      * takes its place here: that other one is in the ledger (join_missed). */
@@ -157,22 +159,16 @@ static inline struct visit *place_for(struct nest *nest, u64 skb)
     return visit ? visit : &nest->visits[nest->evicted++ % VISITS];
 }
 
-/* May one more packet of this CPU be listed? The programs rest for longer than these ticks last. */
+/* May one more packet of this CPU be listed? The programs rest for longer than eight ticks last. */
 static inline int may_list(struct nest *nest)
 {
-    u64 ticks = nc_grant_ticks();
-
-    if (nest->ticks != ticks) {
-        nest->ticks = ticks;
-        nest->listed = 0;
-        if (nest->resumed_ns != nc_resumed_ns()) {
-            nest->resumed_ns = nc_resumed_ns();
+    if (nc_allowance_earn(&nest->lists, LISTED_PER_TICKS, LISTED_MOST) && nest->resumed_ns != nc_resumed_ns()) {
+        nest->resumed_ns = nc_resumed_ns();
 #pragma unroll
-            for (u32 i = 0; i < VISITS; i++)
-                nest->visits[i].skb = 0;
-        }
+        for (u32 i = 0; i < VISITS; i++)
+            nest->visits[i].skb = 0;
     }
-    return nest->listed < LISTED_PER_TICKS;
+    return nest->lists.left != 0;
 }
 
 /* Does only the end of a packet tell whether it is wanted? Then it is timed in any case. */
@@ -195,7 +191,7 @@ static inline void begin(u64 skb, u64 state, u64 nfct)
     visit->skb = skb;
     visit->nfct = nfct;
     visit->began_ns = is_timed ? bpf_ktime_get_ns() : 0;
-    visit->ticks = nest->ticks;
+    visit->ticks = nest->lists.ticks;
     visit->said = 0;
     visit->zone = (nfct & INFO_BITS) == NEW ? zone_of(connection_of(nfct)) : 0;
     visit->before = visit->is_tcp = 0;
@@ -353,7 +349,7 @@ static inline void account(struct nc_config *config, struct nest *nest, struct v
             add(refused.lookup_or_try_init(&event->what, &none));
         return;
     }
-    nest->listed++;
+    nc_allowance_use(&nest->lists);
     if (nc_may_list(config)) {
         list(event, visit, took_ns);
         if (was_refused)

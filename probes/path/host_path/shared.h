@@ -3,6 +3,7 @@
 #define HOST_PATH_SHARED_H
 
 #include "../../common/netconsole.h"
+#include "../../common/allowance.h"
 #include "../../common/path.h"
 #include "../../common/latency.h"
 
@@ -22,9 +23,9 @@ struct recent {
     u32 ports;
     u32 sequence;
     u32 length;
-    u32 left;               /* so many more packets are followed in full, */
-    u64 ticks;              /* as long as these ticks last: nc_grant_ticks */
-    u64 ticks_ns;           /* when they were first seen */
+    u32 pad;
+    struct nc_allowance follows;    /* packets that may still be followed */
+    u64 ticks_ns;           /* when its ticks were first seen */
 };
 BPF_PERCPU_ARRAY(recents, struct recent, 1);
 
@@ -143,25 +144,14 @@ static inline int flow_wanted(struct nc_config *config, struct scratch *scratch,
 
 /* In a storm most packets are only counted. A CPU follows so many in each eight ticks, and what it does not use of them it keeps for a
  * burst. Where a filter, a threshold or details were asked for, it follows each. */
-#define FOLLOWED_PER_TICKS 64
+#define FOLLOWED_PER_TICKS 16
 #define FOLLOWED_MOST 1024
 #define NC_F_EACH (NC_F_FLOW | NC_F_ENDS | NC_F_PLACE | NC_F_THRESHOLD | NC_F_DETAILS)
 static inline int may_follow(struct nc_config *config, struct recent *recent)
 {
-    u64 ticks = nc_grant_ticks(), earned;
-
-    if (ticks > recent->ticks || recent->ticks_ns < nc_resumed_ns()) {
-        earned = (ticks - recent->ticks) * FOLLOWED_PER_TICKS + recent->left;
-        recent->left = earned < FOLLOWED_MOST ? earned : FOLLOWED_MOST;
-        recent->ticks = ticks;
+    if (nc_allowance_earn(&recent->follows, FOLLOWED_PER_TICKS, FOLLOWED_MOST) || recent->ticks_ns < nc_resumed_ns())
         recent->ticks_ns = bpf_ktime_get_ns();
-    }
-    if (config->flags & NC_F_EACH)
-        return 1;
-    if (!recent->left)
-        return 0;
-    recent->left--;
-    return 1;
+    return config->flags & NC_F_EACH || nc_allowance_use(&recent->follows);
 }
 
 /* The time of a point. That of a packet which is only counted is no more than a mark. */
