@@ -7,7 +7,8 @@ revalidated during it. A pair is a turn with the probe and one without, in chang
 only attached or detached. Prints the share of its speed that the datapath keeps (median of all pairs, with its 95 %
 interval), and the kernel's nanoseconds for an upcall and for a packet of a known flow. In the modes "governed" the
 console's own governor first finds the share of the time that keeps the budget of the profile summary under the load of
-the probe's target. Checks nothing. The lab is an emulated machine: ratios carry over to real machines, times do not.
+the probe's target. "empty programs" is what calling programs on the probe's hooks costs. Checks nothing. The lab is an
+emulated machine: ratios carry over to real machines, times do not.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from netconsole.calibrate.empty import request as empty_programs
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole_collector.probe.config import SEEN_PCT
@@ -46,9 +48,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "ovs_upcalls, a tenth of the time": ("ovs_upcalls",),
     "host_path, a tenth of the time": ("host_path",),
     **{f"{name}, governed": (name,) for name in PROBES},
+    **{f"{name}, empty programs": (name,) for name in PROBES},
 }
 SAMPLED, SAMPLED_PCT = ", a tenth of the time", 10
 GOVERNED = ", governed"
+EMPTY = ", empty programs"
 SAMPLED_SLICES = 60
 """Of a turn, with them or without: more than a period of the sampler, in which all slices count alike."""
 KNOBS = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
@@ -165,14 +169,16 @@ class Collector(InsideMeasurement):
 
     def __init__(self, bed: Testbed) -> None:
         self._runs: dict[str, tuple[int, int]] = {}
-        self._seen_pct = 100
+        self._seen_pct, self._empty = 100, False
         super().__init__(bed.hypervisor)
         self.statistics(0)
 
-    def load_detached(self, name: str, seen_pct: int) -> None:
-        self._seen_pct, sampled = seen_pct, seen_pct < 100
+    def load_detached(self, name: str, seen_pct: int, *, empty: bool = False) -> None:
+        self._seen_pct, self._empty, sampled = seen_pct, empty, seen_pct < 100
         manifest = catalogue.shipped(name)
-        spec = copy.deepcopy(dict(manifest.raw))
+        nothing = empty_programs([manifest])
+        spec = copy.deepcopy(dict(nothing.spec if empty else manifest.raw))
+        spec["probe"]["name"] = name  # type: ignore[index]
         modes = [SUMMARY] if sampled and COUNTERS not in manifest.modes else [COUNTERS, SUMMARY]
         spec["probe"]["modes"] = [*modes, DETACHED]  # type: ignore[index]
         for program in spec["programs"]:  # type: ignore[attr-defined]
@@ -181,7 +187,7 @@ class Collector(InsideMeasurement):
             command="load",
             probe=name,
             spec=spec,
-            source=manifest.code(),
+            source=nothing.code if empty else manifest.code(),
             mode=DETACHED,
             knobs=self._knobs(name, DETACHED),
         )
@@ -229,6 +235,8 @@ class Collector(InsideMeasurement):
         return f"{whole_ns / NS_PER_US:.1f} us: {', '.join(programs)}"
 
     def _knobs(self, name: str, mode: str) -> dict[str, frames.Scalar]:
+        if self._empty:
+            return {}
         seen: dict[str, frames.Scalar] = {SEEN_PCT: self._seen_pct} if self._seen_pct < 100 and mode != DETACHED else {}
         return {**catalogue.shipped(name).knobs, **KNOBS.get(name, {}), **seen}
 
@@ -245,12 +253,19 @@ class Collector(InsideMeasurement):
 
 
 def measure(
-    collector: Collector, traffic: Traffic, names: Sequence[str], mode: str, pairs: int, seen_pct: int = 100
+    collector: Collector,
+    traffic: Traffic,
+    names: Sequence[str],
+    mode: str,
+    pairs: int,
+    seen_pct: int = 100,
+    *,
+    empty: bool = False,
 ) -> str:
     """The columns of one row."""
     sampled = seen_pct < 100
     for name in names:
-        collector.load_detached(name, seen_pct)
+        collector.load_detached(name, seen_pct, empty=empty)
     collector.alone()
     attached = False
 
@@ -320,7 +335,8 @@ def main() -> None:
                 if mode == "off":
                     print(f"| {title}: detached | | | | | |", flush=True)
                     continue
-            columns = measure(collector, traffic, GROUPS[title], mode, options.pairs, seen_pct)
+            empty = title.endswith(EMPTY)
+            columns = measure(collector, traffic, GROUPS[title], mode, options.pairs, seen_pct, empty=empty)
             print(f"| {title}: {mode}, {seen_pct} % of the time | {columns} |", flush=True)
         collector.close()
 
