@@ -40,7 +40,7 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
         kernel = type_files.of(job, spec)
     except (OSError, btf.BtfError):
         return None  # whoever compiles will say why
-    asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain")}
+    asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain", "by_helpers")}
     # The names of the files of types without their directory: another machine may have compiled for this one.
     types = [os.path.basename(path) for path in kernel]
     machine, page = job.get("machine") or platform.machine(), job.get("page") or os.sysconf("SC_PAGE_SIZE")

@@ -168,7 +168,7 @@ class Compiler:
             "NC_RING": int(self.job["ring"]),
             "NC_DIRECT": int(way == DIRECT),
             "NC_CAST": int(way == CAST),
-            "NC_PLAIN": int(bool(self.job.get("plain"))),
+            "NC_PLAIN": int(bool(self.job.get("by_helpers"))),
         }
         values.update(definitions(self.spec))
         values.update(self._facts)

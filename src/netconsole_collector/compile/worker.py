@@ -2,8 +2,9 @@
 
 A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh", "kprobes"} (docs/design/collector.md). For
 another kernel there are also its "btf" and "release" (in tests its "headers"; "machine" and "page" in bytes, if they
-are not this machine's) with "compile_only", and "plain": all reads of the kernel by helpers. A module then counts as
-loaded when it is among "modules", or its BTF lies beside that of vmlinux.
+are not this machine's) with "compile_only", and "plain": no tracepoints typed by BTF. A module then counts as loaded
+when it is among "modules", or its BTF lies beside that of vmlinux. Tests may ask for "by_helpers": all reads of the
+kernel are calls of a helper.
 
 The worker lives for less than a second, and the memory of a compile (over 100 MB) goes with it. Compiled programs are
 kept, and loaded again without a compile. job.py starts the worker with two descriptors: a file with the job, and a

@@ -72,7 +72,8 @@ def compiled(
     manifest = catalogue.load(_MADE[name]) if name in _MADE else catalogue.shipped(name)
     spec: dict[str, Any] = copy.deepcopy(dict(manifest.raw))
     assert spec_problem(spec) is None
-    job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True, "plain": plain}
+    job = {"spec": spec, "source": manifest.code(), "cpus": cpus.nr_cpu_ids(), "ring": True}
+    job.update(plain=plain, by_helpers=plain)
     if modules:
         job.update(btf=hooks.types_with(modules, kept.with_name(f"types of {name}")), modules=sorted(modules))
     worker = Worker(job)
