@@ -248,6 +248,8 @@ class Worker:
                     why = "{}: {}".format(alternative["function"], error)
                     refused.append({"point": attach.text(point), "why": why, "detail": error.log})
                 else:
+                    said = [one["point"] for one in refused]
+                    refused += [one for one in tried if _is_cheaper(one, point) and one["point"] not in said]
                     attached: Json = {"name": name, "attach": attach.text(point), "refused": refused}
                     attached.update(program=self._hand_over(program), link=self._hand_over(link))
                     return attached, tried
@@ -266,6 +268,12 @@ class Worker:
         for fd in self.descriptors:
             os.close(fd)
         self.descriptors = []
+
+
+def _is_cheaper(one: Json, point: attach.Point) -> bool:
+    """Whether an earlier alternative was to be attached to this function by fentry or fexit."""
+    before = attach.parse(one["point"])
+    return before.kind in attach.TYPED and before.name == point.name
 
 
 def _applies(entry: Json, job: Json) -> bool:

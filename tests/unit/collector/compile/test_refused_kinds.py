@@ -1,0 +1,48 @@
+"""What a worker says of the kinds of program that a kernel refused. Here the kernel's answers are made up: this
+machine's kernel has neither kprobes nor fentry. What kernels really answer is proven in the lab (test_doctor.py).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from netconsole_collector.compile import worker
+from netconsole_collector.kernel import attach
+
+_NO_TYPES = "the module has no BTF"
+
+
+def _attached(monkeypatch: pytest.MonkeyPatch, choices: list[str]) -> tuple[Any, list[Any]]:
+    """What comes of these alternatives where fentry and fexit are refused, and all else attaches."""
+
+    def attached_at(compiled: Any, codes: Any, alternative: Any, point: attach.Point, direct: bool) -> tuple[int, int]:
+        if point.kind in attach.TYPED:
+            raise attach.CannotAttach(_NO_TYPES)
+        return os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(worker, "attached_at", attached_at)
+    one: Any = worker.Worker({"spec": {"programs": []}})
+    alternatives = [{"point": point, "function": "on_call"} for point in choices]
+    try:
+        found: tuple[Any, list[Any]] = one._attach_one(None, {}, "began", alternatives, False)
+        return found
+    finally:
+        for descriptor in one.descriptors:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("choices", [["fentry:{}", "kprobe:{}"], ["fentry:{}", "entry:{}"]])
+def test_a_kprobe_of_its_own_says_why_fentry_is_not_used(monkeypatch: pytest.MonkeyPatch, choices: list[str]) -> None:
+    monkeypatch.setattr(attach, "has_kprobes", lambda: True)
+    attached, _tried = _attached(monkeypatch, [point.format("nf_conntrack_in") for point in choices])
+    assert attached["attach"] == "kprobe:nf_conntrack_in"
+    assert attached["refused"] == [{"point": "fentry:nf_conntrack_in", "why": _NO_TYPES, "detail": ""}]
+
+
+def test_another_function_is_no_dearer_kind_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    attached, tried = _attached(monkeypatch, ["fentry:tun_net_xmit", "kprobe:tun_xmit"])
+    assert (attached["attach"], attached["refused"]) == ("kprobe:tun_xmit", [])
+    assert [one["point"] for one in tried] == ["fentry:tun_net_xmit"]
