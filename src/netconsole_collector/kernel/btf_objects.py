@@ -21,7 +21,12 @@ def of_module(name: str) -> int:
             fd = syscalls.bpf(_GET_FD_BY_ID, struct.pack("=I", identifier))
         except FileNotFoundError:  # its module has just been unloaded
             continue
-        if _name(fd) == name:
+        try:
+            found = _name(fd)
+        except OSError:
+            os.close(fd)
+            raise
+        if found == name:
             return fd
         os.close(fd)
     raise OSError(errno.ENOENT, "no BTF of {}".format(name))
@@ -39,8 +44,12 @@ def _ids() -> Iterator[int]:
 
 
 def _name(fd: int) -> str:
-    """Of the kernel's own BTF, vmlinux or the module; programs' BTF has none."""
+    """Of the kernel's own BTF, vmlinux or the module; programs' BTF has none. Before 5.11 none has."""
     name = ctypes.create_string_buffer(_NAME_BYTES)
     info = ctypes.create_string_buffer(_INFO.pack(0, 0, 0, ctypes.addressof(name), _NAME_BYTES, 0), _INFO.size)
-    syscalls.bpf(_GET_INFO, struct.pack("=IIQ", fd, _INFO.size, ctypes.addressof(info)))
+    try:
+        syscalls.bpf(_GET_INFO, struct.pack("=IIQ", fd, _INFO.size, ctypes.addressof(info)))
+    except OSError as error:
+        if error.errno != errno.E2BIG:  # what the kernel says to a question longer than those that it knows
+            raise
     return syscalls.c_string(name.raw)
