@@ -249,7 +249,7 @@ class Worker:
                     refused.append({"point": attach.text(point), "why": why, "detail": error.log})
                 else:
                     said = [one["point"] for one in refused]
-                    refused += [one for one in tried if _is_cheaper(one, point) and one["point"] not in said]
+                    refused = [one for one in tried if _is_cheaper(one, point) and one["point"] not in said] + refused
                     attached: Json = {"name": name, "attach": attach.text(point), "refused": refused}
                     attached.update(program=self._hand_over(program), link=self._hand_over(link))
                     return attached, tried
