@@ -124,6 +124,8 @@ int begun(void *ctx)
     kick->answered = count;
     kick->first_ns = 0;
     earlier = runs.lookup(&thread);
+    if (earlier && earlier->vq && earlier->ns[1] >= nc_resumed_ns())    /* its end was missed */
+        nc_ledger_add(NC_JOIN_MISSED);
     if (earlier)        /* in place: an update takes a new node */
         *earlier = run;
     else
@@ -150,6 +152,8 @@ int ended(void *ctx)
     if (!run)
         return 0;
     run->vq = 0;
+    if (run->ns[3])             /* not counted at K4: a worker may wait seconds for its CPU there, and the row comes here */
+        nc_count_shared(RUNS);
     row = row_of(run);
     if (!row)
         return 0;
@@ -249,7 +253,6 @@ int arrived(struct bpf_raw_tracepoint_args *ctx)
     ns = run->ns;
     ns[3] = bpf_ktime_get_ns();
     put_in_order(ns, 4);
-    nc_count(RUNS);
     if (nc_may_measure(config))
         account_stages(&run->tap.place, run->tap.queue, 'K', run->ns, 4);
     nc_measured(config);
