@@ -77,8 +77,12 @@ def refuse(error: Exception) -> Way:
     return way
 
 
-def wait_for(gate: threading.Event) -> Way:
+def wait_for(gate: threading.Event, waits: threading.Event | None = None) -> Way:
+    """``waits`` is set when it does."""
+
     def way(_may_ask: bool) -> None:
+        if waits is not None:
+            waits.set()
         gate.wait(LIMIT_S)
 
     return way
@@ -171,10 +175,11 @@ def test_a_refused_one_is_tried_again_when_it_is_asked_for(hosts: Hosts) -> None
 
 
 def test_one_that_is_entered_after_the_end_is_closed_again(hosts: Hosts) -> None:
-    gate, left = threading.Event(), threading.Event()
-    hosts.ways["late"] = wait_for(gate)
+    gate, waits, left = threading.Event(), threading.Event(), threading.Event()
+    hosts.ways["late"] = wait_for(gate, waits)
     rack, _ = opened("late", patience_s=0.1)
     rack.on_change(lambda: left.set() if rack.hosts[0].phase == "refused" else None)
+    assert waits.wait(LIMIT_S)
     rack.close()
     gate.set()
     assert left.wait(LIMIT_S)
