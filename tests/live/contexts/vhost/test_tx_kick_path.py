@@ -139,6 +139,21 @@ def test_runs_of_other_kinds(load: Load) -> None:
     assert host.probe.counters() == {"runs": 1}
 
 
+@pytest.mark.proves("tx_kick_path", "ledger.join_missed", "tables.queues.runs", "counters.runs")
+def test_a_run_whose_end_was_missed_is_in_the_ledger_and_in_no_row(load: Load) -> None:
+    host = loaded(load)
+    for _ in range(2):
+        host.kicked(host.here)
+        host.begun(host.here)
+        host.handed_over(host.here)
+        host.in_stack(host.here)
+    host.ended()
+    host.passes(host.here)
+    host.probe.read()
+    assert host.probe.row("queues")["runs"] == 2 and host.probe.counters() == {"runs": 2}
+    assert host.probe.ledger()["join_missed"] == 1
+
+
 @pytest.mark.proves("tx_kick_path", "tables.queues.kicks")
 def test_what_another_eventfd_is_meant_with_is_no_kick(load: Load) -> None:
     """KVM asks each one at an address: by the address, the length, and the value that is written."""
