@@ -7,7 +7,8 @@ caches and its core. So each window has slices, and the least disturbed slice co
 kernel's statistics, in other windows: statistics cost time themselves.
 
 The last mode is the command itself, with its governor, after it had time to keep its budget. What the governor gives
-up may be a share of the time, so there each slice takes a second, and the median of them counts.
+up may be a share of the time, so there each slice takes a second, and the median of them counts. Of a probe that is
+attached for a share of the time the mean of its periods counts.
 
 With --tracked the namespace tracks connections, and the probe is conntrack: for a kernel with kprobes. With --lab it
 runs on a kernel of the lab, which is booted for it.
@@ -35,6 +36,7 @@ from pathlib import Path
 from netconsole.probes import catalogue
 from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
+from netconsole_collector.probe.config import SEEN_PCT
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
@@ -47,6 +49,8 @@ LEAST = 1000
 STATISTICS_S = 0.5
 SETTLE_S = 0.1
 MEANS, MEAN_S = 7, 1.0
+SAMPLED_S = 90.0
+"""Three of the longest periods in which probes come and go."""
 LIMIT_S = 180.0
 """In the lab, attaching takes more than a minute beside other work."""
 LAB_LIMIT_S = 1500.0
@@ -77,7 +81,9 @@ class Mode:
 
     title: str
     probes: Sequence[str]
-    details: bool = False
+    mode: str = "summary"
+    seen_pct: int = 100
+    """For how many percent of the time they are attached."""
     command: Sequence[str] = ()
     """The console's own, instead of probes; an output file's name follows."""
     target_pct: float | None = None
@@ -103,11 +109,11 @@ MODES = (
     Mode("empty programs on all hooks", ("empty",)),
     Mode("count only", ("count_only",)),
     Mode("kernel_drops, summary", ("kernel_drops",), target_pct=93),
-    Mode("kernel_drops, details", ("kernel_drops",), details=True, target_pct=90),
+    Mode("kernel_drops, details", ("kernel_drops",), mode="details", target_pct=90),
     Mode("tx_queue_latency, summary", ("tx_queue_latency",)),
     Mode("softirq_health, summary", ("softirq_health",)),
     Mode("the summary profile's probes", SUMMARY, target_pct=85),
-    Mode("submit each, with a wake-up", ("submit_each",), details=True),
+    Mode("submit each, with a wake-up", ("submit_each",), mode="details"),
     Mode("the command, governed", (), command=("record", "--profile", "summary", "--output"), target_pct=90),
 )
 
@@ -117,8 +123,9 @@ TRACKED = (
     Mode("none (noise)", ()),
     Mode("conntrack's hooks, empty programs", ("empty_tracked",)),
     Mode("conntrack, summary", ("conntrack",)),
-    Mode("conntrack, details", ("conntrack",), details=True, target_pct=90),
-    Mode("submit each, with a wake-up", ("submit_tracked",), details=True),
+    Mode("conntrack, details", ("conntrack",), mode="details", target_pct=90),
+    Mode("conntrack, details, a tenth of the time", ("conntrack",), mode="details", seen_pct=10, target_pct=90),
+    Mode("submit each, with a wake-up", ("submit_tracked",), mode="details"),
     # Forced: its forecast is over the budget, and it would not start.
     Mode("the command, governed", (), command=(*GOVERNED_CONNTRACK, "--force", "--output"), target_pct=90),
 )
@@ -147,11 +154,12 @@ class Collector:
             if not self._replies[number].ok:
                 raise SystemExit(f"{command['command']}: {self._replies[number].error}")
 
-    def load(self, name: str, details: bool) -> None:
+    def load(self, name: str, mode: str, seen_pct: int) -> None:
         own = CHECKOUT / "bench/probes" / name
         manifest = catalogue.load(own) if own.exists() else catalogue.shipped(name)
         words: dict[str, object] = {"spec": manifest.raw, "source": manifest.code()}
-        words |= {"mode": "details" if details else "summary", "knobs": dict(manifest.knobs)}
+        knobs = dict(manifest.knobs) | ({SEEN_PCT: seen_pct} if seen_pct < 100 else {})
+        words |= {"mode": mode, "knobs": knobs}
         self.command(command="load", probe=name, **words)
 
     def unload(self, name: str) -> None:
@@ -211,6 +219,11 @@ class Storm:
         slices = [self._slice(MEAN_S) for _ in range(MEANS)]
         return statistics.median(rate for rate, _ in slices), statistics.median(cpu_ns for _, cpu_ns in slices)
 
+    def long_mean(self) -> tuple[float, float]:
+        """The same of one slice, in which what comes and goes has done so a few times."""
+        time.sleep(SETTLE_S)
+        return self._slice(SAMPLED_S)
+
     def _slice(self, seconds: float = SLICE_S) -> tuple[float, float]:
         began, sent, cpu_ns = time.monotonic(), self.sent(), self._cpu_ns()
         while (count := self.sent() - sent) < LEAST or time.monotonic() < began + seconds:
@@ -231,15 +244,18 @@ def measure(collector: Collector, storm: Storm, mode: Mode, base: tuple[float, f
     """One pair: with the mode, then without again; returns the latter."""
     if mode.command:
         return _measure_command(storm, mode, base)
+    is_sampled = mode.seen_pct < 100
+    if is_sampled:
+        base = storm.mean()
     for name in mode.probes:
-        collector.load(name, mode.details)
-    with_rate, with_cpu = storm.window()
-    if mode.probes:
+        collector.load(name, mode.mode, mode.seen_pct)
+    with_rate, with_cpu = storm.long_mean() if is_sampled else storm.window()
+    if mode.probes and not is_sampled:
         _run_times(collector, storm, mode)
     for name in mode.probes:
         collector.unload(name)
     after = storm.window()
-    _keep(mode, base, (with_rate, with_cpu), after)
+    _keep(mode, base, (with_rate, with_cpu), storm.mean() if is_sampled else after)
     return after
 
 
@@ -299,7 +315,7 @@ def report(modes: Sequence[Mode], rates: Sequence[float], cpus_ns: Sequence[floa
     """The tables."""
     rate, cpu_ns = statistics.median(rates), statistics.median(cpus_ns)
     print(f"UDP storm without probes: {rate:,.0f} datagrams/s, {cpu_ns:,.0f} ns of CPU each (medians)\n")
-    print(f"{'mode':32} {'rate kept':>10} {'by CPU':>8} {'range':>13} {'ns/datagram':>12}  target")
+    print(f"{'mode':40} {'rate kept':>10} {'by CPU':>8} {'range':>13} {'ns/datagram':>12}  target")
     for mode in modes:
         by_cpu = 100 * statistics.median(mode.cpus)
         spread = f"{100 * min(mode.cpus):.1f}-{100 * max(mode.cpus):.1f}"
@@ -307,7 +323,7 @@ def report(modes: Sequence[Mode], rates: Sequence[float], cpus_ns: Sequence[floa
         target = (
             "" if mode.target_pct is None else f"at least {mode.target_pct:g} %: {_verdict(by_cpu >= mode.target_pct)}"
         )
-        print(f"{mode.title:32} {kept:8.1f} % {by_cpu:6.1f} % {spread:>13} {extra:12.0f}  {target}")
+        print(f"{mode.title:40} {kept:8.1f} % {by_cpu:6.1f} % {spread:>13} {extra:12.0f}  {target}")
 
     run_ns = {mode.title: {name: statistics.median(all_ns) for name, all_ns in mode.programs.items()} for mode in modes}
     empty_mode = next((mode for mode in modes if mode.probes in EMPTY), None)
