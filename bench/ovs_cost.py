@@ -46,6 +46,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "host_path": ("host_path",),
     "all of them": PROBES,
     "ovs_upcalls, a tenth of the time": ("ovs_upcalls",),
+    "ovs_drops, a tenth of the time": ("ovs_drops",),
     "host_path, a tenth of the time": ("host_path",),
     **{f"{name}, governed": (name,) for name in PROBES},
     **{f"{name}, empty programs": (name,) for name in PROBES},

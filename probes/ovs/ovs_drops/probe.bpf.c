@@ -8,6 +8,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/ovs.h"
+#include "../../common/resumed.h"
 
 enum { DROPS };     /* counters */
 
@@ -360,6 +361,7 @@ int executed_by_kprobe(void *ctx)
 struct metered_packet {
     u64 skb;
     u64 location;
+    u64 resumed_ns;     /* at its begin: if the programs were attached again since, its end was not seen */
 };
 BPF_PERCPU_ARRAY(metered_packets, struct metered_packet, 1);
 
@@ -373,6 +375,7 @@ int metering(void *ctx)
     if (packet) {
         packet->skb = (u64)skb;
         packet->location = NC_FUNCTION;
+        packet->resumed_ns = nc_resumed_ns();
     }
     return 0;
 }
@@ -385,7 +388,7 @@ int metered(void *ctx)
     packet = metered_packets.lookup(&zero);
     if (!packet || !packet->skb)
         return 0;
-    if ((u8)NC_RESULT)
+    if ((u8)NC_RESULT && packet->resumed_ns == nc_resumed_ns())
         account(ctx, nc_pointer(packet->skb), packet->location, METER);
     packet->skb = 0;
     return 0;

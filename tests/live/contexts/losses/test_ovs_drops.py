@@ -106,6 +106,29 @@ def test_a_meter_drops_what_it_says(load: Load) -> None:
     }
 
 
+@pytest.mark.proves("ovs_drops", "knobs.seen_pct", "counters.drops")
+def test_nothing_is_counted_in_a_rest_and_no_meter_s_packet_of_before_it_after_it(load: Load) -> None:
+    probe = load(PROBE, OLD)
+    host = Datapath(probe)
+    skb = host.packet(Flow(), host.own)
+
+    def metered(result: int = 1) -> None:
+        probe.run("metered", host.path, skb, 0, 0, 0, 0, result)
+
+    probe.run("metering", host.path, skb)  # its end is not seen
+    probe.rest()
+    metered()
+    probe.run("metering", host.path, skb)
+    probe.run("by_flow", host.path, skb, host.actions(SET))
+    probe.wake()
+    metered()
+    probe.run("by_flow", host.path, skb, host.actions(SET))
+    probe.run("metering", host.path, skb)
+    metered()
+    assert host.rows("reason") == {("OVS_DROP_LAST_ACTION",): 1, ("OVS_DROP_METER",): 1}
+    assert probe.counters() == {"drops": 2}
+
+
 def test_what_the_module_frees_of_its_ports_is_dropped(load: Load) -> None:
     probe = load(PROBE, OLD)
     host = Datapath(probe)
