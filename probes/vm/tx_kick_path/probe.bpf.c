@@ -76,6 +76,12 @@ BPF_PERCPU_ARRAY(records, struct run_event, 1);
 
 /* ---- K1 ---- */
 
+/* Are these kicks from before a rest? Then a run that nobody saw has answered them. */
+static inline int is_forgotten(struct kicks *kick)
+{
+    return kick->first_ns && kick->first_ns <= nc_resumed_ns();
+}
+
 int kicked(void *ctx)
 {
     struct kvm_io_device *device = NC_PARAMETER(1);
@@ -92,6 +98,8 @@ int kicked(void *ctx)
     kick = kicks.lookup_or_try_init(&eventfd, &none);
     if (!kick)
         return 0;
+    if (is_forgotten(kick))
+        kick->answered = kick->count;
     __sync_fetch_and_add(&kick->count, 1);
     if (kick->first_ns <= nc_resumed_ns())
         kick->first_ns = bpf_ktime_get_ns();
@@ -100,29 +108,52 @@ int kicked(void *ctx)
 
 /* ---- K2 ---- */
 
+/* include/uapi/linux/virtio_ring.h */
+#ifndef VRING_USED_F_NO_NOTIFY
+#define VRING_USED_F_NO_NOTIFY 1
+#endif
+
+/* Has vhost queued this run itself? Then the run before it has left the guest told not to kick (vhost_disable_notify). */
+static inline int is_queued_again(struct vhost_virtqueue *vq)
+{
+    return NC_READ(vq, used_flags) & VRING_USED_F_NO_NOTIFY;
+}
+
+/* The kicks that a run answers. */
+static inline void answer(struct kicks *kick, struct run *run)
+{
+    u64 count = kick->count;
+
+    if (!is_forgotten(kick)) {
+        run->ns[0] = kick->first_ns;
+        run->kicks = count - kick->answered;
+    }
+    kick->answered = count;
+    kick->first_ns = 0;
+}
+
 int begun(void *ctx)
 {
     struct vhost_work *work = NC_PARAMETER(0);
     struct vhost_virtqueue *vq = (void *)work - offsetof(struct vhost_virtqueue, poll.work);
     struct socket *sock = NC_READ(vq, private_data);
     struct file *file = NC_READ(vq, kick);
-    u64 eventfd = (u64)NC_READ(file, private_data), count;
+    u64 eventfd = (u64)NC_READ(file, private_data);
     struct kicks *kick = kicks.lookup(&eventfd);
     struct nc_config *config = nc_config_get();
     u32 thread = bpf_get_current_pid_tgid();
     struct run run = {}, *earlier;
 
-    if (!nc_check(KICK, kick != NULL) || !config)
+    if (!is_queued_again(vq))
+        nc_check(KICK, kick != NULL);
+    if (!config)
         return 0;
     if (checked_tap_of_socket(&run.tap, sock, BACKEND) || !nc_place_wanted(config, &run.tap.place))
         return 0;
-    count = kick->count;
-    run.kicks = count - kick->answered;
-    run.ns[0] = kick->first_ns > nc_resumed_ns() ? kick->first_ns : 0;
+    if (kick)
+        answer(kick, &run);
     run.ns[1] = bpf_ktime_get_ns();
     run.vq = (u64)vq;
-    kick->answered = count;
-    kick->first_ns = 0;
     earlier = runs.lookup(&thread);
     if (earlier && earlier->vq && earlier->ns[1] >= nc_resumed_ns())    /* its end was missed */
         nc_ledger_add(NC_JOIN_MISSED);
@@ -248,7 +279,7 @@ int arrived(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     handover->device = 0;
     run = run_of(&thread);
-    if (!run || !run->ns[2] || run->ns[3])
+    if (!run || !run->ns[2] || run->ns[3] || run->batches > 1)      /* what was sent first has not come here: this is a later one */
         return 0;
     ns = run->ns;
     ns[3] = bpf_ktime_get_ns();

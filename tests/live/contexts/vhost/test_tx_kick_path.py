@@ -15,6 +15,7 @@ from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import MS, Span, elapsed, lies, wait
 from tests.support.live.contexts.taps import KICK_AT, TX, Tap, Taps, check_filters
 from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.vhost_types import QUEUE
 
 PROBE = "tx_kick_path"
 Load = Callable[..., UnattachedProbe]
@@ -152,6 +153,59 @@ def test_a_run_whose_end_was_missed_is_in_the_ledger_and_in_no_row(load: Load) -
     host.probe.read()
     assert host.probe.row("queues")["runs"] == 2 and host.probe.counters() == {"runs": 2}
     assert host.probe.ledger()["join_missed"] == 1
+
+
+@pytest.mark.proves("tx_kick_path", "tables.queues.{continued_runs,continued_packets}")
+@pytest.mark.parametrize("queued_again", [True, False])
+def test_a_queue_that_is_never_empty_has_no_kicks_and_that_is_no_other_layout(load: Load, queued_again: bool) -> None:
+    """vhost queues its runs itself, and the guest is told not to kick. Without that, runs without kicks are suspicious."""
+    host = loaded(load)
+    tap = host.here
+    host.memory.put(tap.tx + QUEUE["used_flags"], bytes([queued_again, 0]))
+    for _ in range(MANY):
+        host.begun(tap)
+        host.handed_over(tap, BATCH)
+        host.ended()
+    host.probe.read()
+    row = host.probe.row("queues")
+    assert (row["continued_runs"], row["continued_packets"]) == (MANY, MANY * BATCH)
+    assert host.probe.running.detach_failed_checks() != queued_again
+
+
+@pytest.mark.proves("tx_kick_path", "tables.queues.{runs,unseen}", "histograms.stages")
+def test_a_later_packet_is_not_taken_for_the_first_one(load: Load) -> None:
+    """The first one is dropped before the stack. What comes then is of the same run, and its time would be false."""
+    host = loaded(load)
+    host.kicked(host.here)
+    host.begun(host.here)
+    host.handed_over(host.here)
+    wait(5)
+    host.handed_over(host.here)
+    host.in_stack(host.here)
+    host.ended()
+    host.probe.read()
+    row = host.probe.row("queues")
+    assert (row["runs"], row["unseen"], row["packets"]) == (0, 1, 2)
+    assert host.probe.histograms("stages") == [] and host.probe.counters() == {"runs": 0}
+
+
+@pytest.mark.proves("tx_kick_path", "knobs.seen_pct", "events.run.kicks", "tables.queues.kicks")
+@pytest.mark.parametrize("again", [True, False])
+def test_kicks_of_before_a_rest_are_of_no_run_after_it(load: Load, again: bool) -> None:
+    host = loaded(load)
+    for _ in range(3):
+        host.kicked(host.here)
+    host.probe.rest()
+    host.probe.wake()
+    if again:
+        host.passes(host.here, kicks=2)
+    else:
+        host.begun(host.here)  # of the kicks before
+        host.ended()
+    host.probe.read()
+    row = host.probe.row("queues")
+    assert (row["kicks"], row["runs"], row["continued_runs"]) == ((2, 1, 0) if again else (0, 0, 1))
+    assert [event["kicks"] for event in host.probe.events()] == ([2] if again else [])
 
 
 @pytest.mark.proves("tx_kick_path", "tables.queues.kicks")
