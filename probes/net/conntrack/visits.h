@@ -73,20 +73,18 @@ static inline struct visit *visit_of(struct nest *nest, u64 skb)
 
 static inline struct visit *place_for(struct nest *nest, u64 skb)
 {
-    struct visit *visit = &nest->visits[0];
+    struct visit *visit = visit_in(nest, skb);  /* of a packet whose end was not seen */
 
-    if (!visit->skb)
-        return visit;
-    visit = visit_in(nest, skb);        /* of a packet whose end was not seen */
     if (!visit)
         visit = visit_in(nest, 0);
     return visit ? visit : &nest->visits[nest->evicted++ % VISITS];
 }
 
-/* May one more packet of this CPU be listed? The programs rest for longer than eight ticks last. */
+/* May one more packet of this CPU be listed? */
 static inline int may_list(struct nest *nest)
 {
-    if (nc_allowance_earn(&nest->lists, LISTED_PER_TICKS, LISTED_MOST) && nest->resumed_ns != nc_resumed_ns()) {
+    nc_allowance_earn(&nest->lists, LISTED_PER_TICKS, LISTED_MOST);
+    if (nest->resumed_ns != nc_resumed_ns()) {
         nest->resumed_ns = nc_resumed_ns();
 #pragma unroll
         for (u32 i = 0; i < VISITS; i++)

@@ -285,3 +285,30 @@ def test_what_came_before_a_rest_is_not_joined_with_what_leaves_after_it(load: L
     assert timed["count"] == 5 and timed["max"] < REST_MS * MS
     made = storm.probe.ledger()
     assert made.pop("unseen_ms") >= REST_MS and made == {"join_missed": 1}
+
+
+@pytest.mark.proves("conntrack", "knobs.seen_pct", "counters.packets", "ledger.unlisted")
+def test_a_rest_that_is_ended_early_leaves_no_gap(load: Load) -> None:
+    storm = Storm(load(PROBE))
+    storm.blow(3)
+    storm.probe.rest()
+    storm.probe.set("summary", seen_pct=100)  # within the same ticks
+    storm.blow(100)
+    storm.probe.read()
+    assert storm.probe.counters()["packets"] == 103 == storm.probe.row("packets")["count"]
+
+
+@pytest.mark.proves("conntrack", "histograms.time", "ledger.join_missed")
+def test_an_address_has_one_place_and_keeps_no_time_of_another_packet(load: Load) -> None:
+    """Its end was missed while another packet had the first place, and then its address is used again."""
+    storm = Storm(load(PROBE))
+    other = storm.packet(Flow(), storm.eth0)
+    storm.comes(other)
+    storm.comes(storm.skb)  # its end is not seen
+    storm.found(other, storm.connection(), ESTABLISHED)
+    wait(30)
+    storm.blow(1)
+    storm.found(storm.skb, storm.connection(), ESTABLISHED)  # another one, whose begin was missed
+    storm.probe.read()
+    (timed,) = storm.probe.histograms("time")
+    assert timed["count"] == 2 and storm.probe.ledger() == {"join_missed": 1}
