@@ -406,8 +406,8 @@ static inline u64 path_origin(struct nc_config *config, struct net *net, u32 ifi
     return nc_number_of(config, net) ^ (u64)ifindex << 32;
 }
 
-/* Did this packet come in where that of the transit did? Then it is the same one: a later packet from there would have taken the entry over.
- * 0: it is not known, for upper devices, tunnels and other namespaces change what the packet says. */
+/* Does this packet say that it came in where that of the transit did? 0: it is not known, for upper devices, tunnels and other namespaces
+ * change what it says. */
 static inline int path_came_there(struct path_transit *transit, struct nc_config *config, struct sk_buff *skb, struct net_device *dev)
 {
     u32 ifindex = NC_GET(skb, skb_iif);

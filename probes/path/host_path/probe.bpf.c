@@ -313,6 +313,17 @@ static inline void unmatched(u32 slot, struct nc_config *config, struct scratch 
         nc_ledger_add(NC_JOIN_MISSED);
 }
 
+/* Is this the packet of a transit that is only counted, without a look at its headers? It is when it came to this CPU last, was queued, and
+ * says that it came in where that one did. Segments and fragments that the kernel makes say that as well, and may have the address of a
+ * packet that was dropped. */
+static inline int is_sure(struct path_transit *transit, struct nc_config *config, struct sk_buff *skb, struct net_device *dev)
+{
+    u32 zero = 0;
+    struct recent *recent = recents.lookup(&zero);
+
+    return recent && recent->received == transit->address && transit->point_ns[LAST_QUEUE] && path_came_there(transit, config, skb, dev);
+}
+
 /* The headers of a packet that is only counted are read where it stands for several. */
 static inline void end_unlisted(struct scratch *scratch, struct path_transit *transit, struct sk_buff *skb, int sent)
 {
@@ -328,7 +339,7 @@ static inline void end_unlisted(struct scratch *scratch, struct path_transit *tr
 
 static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, struct nc_member *member, int sent)
 {
-    u32 zero = 0;
+    u32 zero = 0, otherwise = UNMATCHED;
     u64 now;
     struct scratch *scratch = scratches.lookup(&zero);
     struct path_transit *transit;
@@ -337,7 +348,7 @@ static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb,
     if (!scratch)
         return;
     transit = path_find(path_address(skb));
-    if (transit && transit->unlisted && transit->state == PATH_IN_TRANSIT && path_came_there(transit, config, skb, dev)) {
+    if (transit && transit->unlisted && transit->state == PATH_IN_TRANSIT && is_sure(transit, config, skb, dev)) {
         end_unlisted(scratch, transit, skb, sent);
         return;
     }
@@ -350,15 +361,17 @@ static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb,
         int known = transit->point_ns[FIRST_QUEUE] || transit->tag || NC_GET(skb, skb_iif);
         transit->state = PATH_DONE;
         if (!known || !path_same_packet(&fingerprint, &transit->fingerprint)) {
-            unmatched(EXCHANGED, config, scratch, skb, dev, sent);
-            return;
+            otherwise = EXCHANGED;
+            transit = NULL;
         }
     } else {
+        transit = NULL;
+    }
+    if (!transit)
         transit = transit_of_segment(scratch, dev);
-        if (!transit) {
-            unmatched(UNMATCHED, config, scratch, skb, dev, sent);
-            return;
-        }
+    if (!transit) {
+        unmatched(otherwise, config, scratch, skb, dev, sent);
+        return;
     }
     account(ctx, config, scratch, transit, member, skb, sent, now);
 }

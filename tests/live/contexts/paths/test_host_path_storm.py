@@ -196,3 +196,46 @@ def test_a_rest_voids_what_is_only_counted(load: Load) -> None:
     host.ran("send", host.leaving(skb, host.devices["eth0"]), host.devices["eth0"])
     figures = found(host)
     assert (figures["received"], figures["unmatched"]) == (1, 1) and "unlisted" not in figures
+
+
+def stale(host: Ways, number: int, size: int) -> int:
+    """A packet that the firewall has dropped: its end is not seen, and its address is free."""
+    packet = Flow().packet(size)
+    skb = host.come(Flow(), "tap0", packet=packet[:4] + bytes([9, number]) + packet[6:])
+    host.ran("receive", skb)
+    return skb
+
+
+@pytest.mark.proves("host_path", "counters.{crossed,packets,segments,exchanged}", "ledger.{unlisted,join_missed}")
+@pytest.mark.parametrize("is_storm", [True, False])
+def test_what_the_kernel_cuts_is_not_taken_for_a_dropped_packet_at_its_address(load: Load, is_storm: bool) -> None:
+    host = used_up(load) if is_storm else Ways(load(PROBE))
+    eth0, size = host.devices["eth0"], 1400
+    addresses = [stale(host, number, size) for number in (1, 2)]
+    skb = host.come(Flow(), "tap0", payload=2 * size)
+    host.ran("receive", skb)
+    host.ran("queue", host.leaving(skb, eth0))
+    for address in addresses:
+        segment = host.leaving(host.come(Flow(), "tap0", payload=size), eth0)
+        host.memory.put(address, host.memory.bytes_of("sk_buff", segment))
+        host.ran("send", address, eth0)
+    unlisted = {"unlisted": 2} if is_storm else {}
+    assert found(host) == {"received": 3, "crossed": 2, "packets": 2, "segments": 2, **unlisted}
+
+
+@pytest.mark.proves("host_path", "counters.{crossed,exchanged}", "ledger.{unlisted,join_missed}")
+@pytest.mark.parametrize("is_storm", [True, False])
+def test_a_later_fragment_is_not_taken_for_a_dropped_packet_at_its_address(load: Load, is_storm: bool) -> None:
+    host = used_up(load) if is_storm else Ways(load(PROBE))
+    eth0, packet = host.devices["eth0"], Flow().packet(100)
+    address = stale(host, 1, 100)
+    skb = host.come(Flow(), "tap0", packet=packet)
+    host.ran("receive", skb)
+    second = host.leaving(host.come(Flow(), "tap0", packet=packet[:6] + bytes([0, 16]) + packet[8:]), eth0)
+    host.memory.put(address, host.memory.bytes_of("sk_buff", second))
+    for fragment in (host.leaving(skb, eth0), address):
+        host.ran("queue", fragment)
+        host.ran("send", fragment, eth0)
+    unlisted = {"unlisted": 1} if is_storm else {}
+    expected = {"received": 2, "crossed": 1, "packets": 1, "exchanged": 1, "join_missed": 1}
+    assert found(host) == {**expected, **unlisted}
