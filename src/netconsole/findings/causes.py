@@ -42,13 +42,16 @@ class Group:
 
         None where that is not in this unit, or the cause is a state, such as a lost carrier: that explains any amount.
         """
+        if any(match.cause == self.lead.cause and match.family is None for match in self.matches):
+            return None
+        return self.counted(unit)
+
+    def counted(self, unit: str) -> float | None:
+        """The same, of what is counted alone: its states and gauges have no size."""
         sums: dict[Family, float] = defaultdict(float)
         for match in self.matches:
-            if match.cause == self.lead.cause:
-                if match.family is None:
-                    return None
-                if match.unit == unit:
-                    sums[match.family] += match.value
+            if match.cause == self.lead.cause and match.family is not None and match.unit == unit:
+                sums[match.family] += match.value
         return max(sums.values(), default=None)
 
 
@@ -58,8 +61,7 @@ def are_enough(causes: Iterable[Group], effect: Group) -> bool:
     known = [cause.amount(lead.unit) for cause in causes]
     if lead.family is None or None in known:
         return True
-    largest = max(match.value for match in effect.matches if match.cause == lead.cause and match.unit == lead.unit)
-    return largest <= LARGER * sum(one or 0.0 for one in known)
+    return (effect.counted(lead.unit) or 0.0) <= LARGER * sum(one or 0.0 for one in known)
 
 
 def joined(found: list[Match]) -> list[Group]:

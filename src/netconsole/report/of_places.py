@@ -9,8 +9,8 @@ from netconsole.compare.document import Comparison
 from netconsole.findings.places_of_snapshot import places_of
 from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Heading, Note, ReportBlock, TextTable
-from netconsole.snapshot.balance import SEEN_BY, balance_sums
-from netconsole.snapshot.document import MEASURED, Snapshot
+from netconsole.snapshot.balance import SEEN_BY, balance_sums, is_filtered
+from netconsole.snapshot.document import MEASURED, BalanceData, Snapshot
 
 MAX_PLACES = 30
 """The JSON document has all."""
@@ -57,6 +57,11 @@ def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
             f"The kernel counts {figure.count(sums.hidden)} more lost packets. The filter by {', '.join(sums.filters)} "
             "may hide them from kernel_drops: measure without the filter to see them."
         )
+    if sums.unknown:
+        yield Note(
+            f"Whether kernel_drops saw {figure.count(sums.unknown)} more lost packets is not known: it has as many in "
+            "no row, or saw as many just before the begin."
+        )
     table = [
         [
             one.stage,
@@ -64,13 +69,17 @@ def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
             figure.count(one.entered),
             figure.count(one.left),
             figure.count(one.dropped),
-            f"{figure.count(one.unexplained)}{' (filter)' if one.hidden_by else ''}",
+            f"{figure.count(one.unexplained)}{_why(one)}",
             figure.number(one.coverage_pct),
         ]
         for one in rows[:MAX_PLACES]
     ]
     head = ["stage", "place", "in", "out", "lost", "unexplained", "seen %"]
     yield TextTable(head, table, frozenset(range(2, 7)), max(0, len(rows) - MAX_PLACES))
+
+
+def _why(row: BalanceData) -> str:
+    return " (filter)" if is_filtered(row) else " (unknown)" if row.hidden_by else ""
 
 
 def where_packets_died(comparison: Comparison) -> Iterator[ReportBlock]:

@@ -1,8 +1,9 @@
 """Holds what the probes saw lost against counters that the kernel keeps by itself, stage by stage.
 
 A loss that the kernel counts and no probe saw is unexplained: a probe is missing or blind. The kernel counts all
-packets, so a filter of kernel_drops hides some, too: rows that it concerns name it in ``hidden_by``. Both sides are
-read within one interval, not in the same moment, so a loss that still goes on may be off by what one interval has.
+packets, also those that a filter of kernel_drops hides, or that it counts and does not list: rows that this concerns
+name it in ``hidden_by``, and are unknown. Both sides are read within one interval, not in the same moment, so a loss
+that still goes on may be off by what one interval has.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from netconsole.probes.knobs import filters_set
+from netconsole.probes.knobs import FILTERS, filters_set
 from netconsole.snapshot.document import BalanceData, ProbeData
 from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.state import State
@@ -47,6 +48,11 @@ class Stage(NamedTuple):
 
 
 SEEN_BY: Final = "kernel_drops"
+LEFT_OUT: Final = ("unlisted", "map_full", "missed")
+"""Entries of its ledger: packets that are in no row of it."""
+BEGIN: Final = "begin"
+"""In ``hidden_by``: it saw as much just before the begin. The kernel's counters may have been read up to an interval
+before the probe, and then count that after the begin."""
 UDP_COUNTERS: Final = ("UdpRcvbufErrors", "UdpMemErrors", "Udp6RcvbufErrors", "Udp6MemErrors")
 QDISC_REASONS: Final = (
     "QDISC_DROP",
@@ -90,15 +96,16 @@ STAGES: Final = (
 
 
 class BalanceSums(NamedTuple):
-    """Packets of all rows. ``hidden``: not seen, and a filter may be why.
+    """Packets of all rows. ``hidden``: not seen, and a filter may be why. ``unknown``: something else may be why.
 
-    ``lost`` and ``unexplained`` are without what is hidden.
+    ``lost`` and ``unexplained`` are without what is hidden or unknown.
     """
 
     lost: int
     unexplained: int
     hidden: int
     filters: tuple[str, ...]
+    unknown: int = 0
 
     @property
     def seen_pct(self) -> float | None:
@@ -106,12 +113,18 @@ class BalanceSums(NamedTuple):
         return 100.0 * (self.lost - self.unexplained) / self.lost if self.lost else None
 
 
+def is_filtered(row: BalanceData) -> bool:
+    """Whether a filter may hide what is unexplained there."""
+    return not set(FILTERS).isdisjoint(row.hidden_by)
+
+
 def balance_sums(rows: Sequence[BalanceData]) -> BalanceSums:
     """What the title of a balance says."""
-    hidden = sum(row.unexplained for row in rows if row.hidden_by)
-    lost, unexplained = sum(row.dropped for row in rows), sum(row.unexplained for row in rows)
-    filters = tuple(dict.fromkeys(name for row in rows for name in row.hidden_by))
-    return BalanceSums(lost - hidden, unexplained - hidden, hidden, filters)
+    filters = tuple(dict.fromkeys(name for row in rows for name in row.hidden_by if name in FILTERS))
+    unexplained = sum(row.unexplained for row in rows if not row.hidden_by)
+    hidden = sum(row.unexplained for row in rows if is_filtered(row))
+    unknown = sum(row.unexplained for row in rows) - unexplained - hidden
+    return BalanceSums(sum(row.dropped for row in rows) - hidden - unknown, unexplained, hidden, filters, unknown)
 
 
 def filters_of(state: State) -> dict[str, Scalar]:
@@ -120,25 +133,63 @@ def filters_of(state: State) -> dict[str, Scalar]:
     return filters_set(drops.knobs) if drops is not None else {}
 
 
-def balance(probes: Mapping[str, ProbeData], filters: Mapping[str, Scalar] | None = None) -> list[BalanceData]:
-    """The balance of a snapshot. Where kernel_drops counts without rows (mode counters), nothing can be said."""
+def balance(
+    probes: Mapping[str, ProbeData],
+    filters: Mapping[str, Scalar] | None = None,
+    earlier: ProbeData | None = None,
+) -> list[BalanceData]:
+    """The balance of a snapshot. Where kernel_drops counts without rows (mode counters), nothing can be said.
+
+    ``earlier``: kernel_drops from one interval before the begin.
+    """
     drops = probes.get(SEEN_BY)
     if drops is not None and drops.mode == "counters":
         return []
-    return balance_of(lambda probe, table: _rows(probes, probe, table), filters)
+    longest = probes if earlier is None else {**probes, SEEN_BY: earlier}
+    return balance_of(
+        lambda probe, table: _rows(probes, probe, table),
+        filters,
+        longest[SEEN_BY].ledger if SEEN_BY in longest else None,
+        None if earlier is None else lambda probe, table: _rows(longest, probe, table),
+    )
 
 
-def balance_of(rows: RowsOf, filters: Mapping[str, Scalar] | None = None) -> list[BalanceData]:
+def balance_of(
+    rows: RowsOf,
+    filters: Mapping[str, Scalar] | None = None,
+    ledger: Mapping[str, int] | None = None,
+    earlier: RowsOf | None = None,
+) -> list[BalanceData]:
     """A row for each place of a stage where the kernel counted a loss, the largest unexplained loss first.
 
-    ``filters`` are those that are set for kernel_drops.
+    ``filters`` are those that are set for kernel_drops, ``ledger`` is what it missed. ``earlier``: the same rows, with
+    what it saw in the interval before. That makes a row unknown, it never closes one.
     """
+    found = _found(rows)
+    left_out = {name: count for name in LEFT_OUT if (count := (ledger or {}).get(name, 0)) > 0}
+    still_open = {_key(row): row.unexplained for row in (found if earlier is None else _found(earlier))}
+    seen = {label: {row.get(label) for row in rows(SEEN_BY, "drops")} for label in PLACE} if filters else {}
+    for number, row in enumerate(found):
+        hidden_by = [*_hiding(row, filters or {}, seen), *_may_explain(row, left_out, still_open[_key(row)])]
+        found[number] = msgspec.structs.replace(row, hidden_by=hidden_by)
+    return sorted(found, key=lambda row: (-row.unexplained, -row.dropped))
+
+
+def _found(rows: RowsOf) -> list[BalanceData]:
     found = [row for stage in STAGES for row in _stage(stage, rows)]
     _explain_refused(found, rows)
-    if filters:
-        seen = {label: {row.get(label) for row in rows(SEEN_BY, "drops")} for label in PLACE}
-        found = [msgspec.structs.replace(row, hidden_by=_hiding(row, filters, seen)) for row in found]
-    return sorted(found, key=lambda row: (-row.unexplained, -row.dropped))
+    return found
+
+
+def _key(row: BalanceData) -> tuple[str, str | None, str | None]:
+    return row.stage, row.device, row.netns
+
+
+def _may_explain(row: BalanceData, left_out: Mapping[str, int], still_open: int) -> list[str]:
+    """Why kernel_drops may have seen all that is unexplained. Nothing where that is more than it can have seen."""
+    if not row.unexplained or still_open > sum(left_out.values()):
+        return []
+    return [*left_out, *([BEGIN] if still_open < row.unexplained else [])]
 
 
 def _stage(stage: Stage, rows: RowsOf) -> Iterable[BalanceData]:
@@ -188,7 +239,7 @@ def _hiding(row: BalanceData, filters: Mapping[str, Scalar], seen: Mapping[str, 
 
     Nor one that lets all of its reasons through, where these alone make the loss.
     """
-    if not row.unexplained:
+    if not row.unexplained or not filters:
         return []
     own = {"device": row.device, "netns": row.netns}
     passed = {name for name, value in own.items() if value is not None and value in seen[name]}

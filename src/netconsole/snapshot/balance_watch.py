@@ -1,4 +1,7 @@
-"""The balance of a live session: what was lost since the probe of drops began, or its filters changed, up to now."""
+"""The balance of a live session: what was lost since the probe of drops began to list what it sees, up to now.
+
+It begins anew when the filters of the probe change, and when it comes back from mode counters.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, TypeAlias
 from netconsole.snapshot.balance import SEEN_BY, STAGES, balance_of, filters_of
 from netconsole.snapshot.document import BalanceData
 from netconsole.telemetry.frames import Scalar
-from netconsole.telemetry.state import State
+from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 
 _COUNTED = {
@@ -19,6 +22,8 @@ _COUNTED = {
 BEGINS_AFTER = 5
 """Intervals in which the kernel's counters still begin anew: some are read less often, and lag behind the probe. What
 the probe saw begins at once. So a loss that goes on when the console starts leaves no gap that was never there."""
+LEDGER = "ledger"
+"""Stands for a table: what the probe missed is kept as its rows are."""
 _Totals: TypeAlias = dict[tuple[str, str, str, RowKey], int]
 
 
@@ -39,21 +44,32 @@ class BalanceWatch:
             self._start, self._is_seen = {}, False
         self._at_ns = at_ns
         drops = state.probes.get(SEEN_BY)
-        is_seen = drops is not None and drops.measuring and bool(drops.counters)
+        if _counts_alone(drops):  # what it saw meanwhile is in no row
+            self._is_seen = False
+        is_seen = drops is not None and drops.measuring and bool(drops.counters) and not _counts_alone(drops)
         if is_seen and (filters := filters_of(state)) != self._filters:  # what one has hidden, another cannot tell
             self._filters, self._is_seen = filters, False
         if is_seen and not self._is_seen:
             self._start, self._began = _totals(state), state.collector.intervals
         elif is_seen and 0 <= state.collector.intervals - self._began < BEGINS_AFTER:
-            self._start.update({key: total for key, total in _totals(state).items() if key[0] != SEEN_BY})
+            seen = (SEEN_BY, "drops")
+            self._start.update({key: total for key, total in _totals(state).items() if key[:2] != seen})
         self._is_seen = self._is_seen or is_seen
 
     def of(self, state: State) -> list[BalanceData]:
         """Stages where the kernel counted a loss, the largest unexplained one first."""
         drops = state.probes.get(SEEN_BY)
-        if drops is not None and drops.mode == "counters":
+        if _counts_alone(drops):
             return []
-        return balance_of(lambda probe, table: _rows(state, probe, table, self._start), filters_of(state))
+        missed = drops.cost.ledger if drops is not None else {}
+        ledger = {
+            name: _since(self._start.get((SEEN_BY, LEDGER, name, ()), 0), count.total) for name, count in missed.items()
+        }
+        return balance_of(lambda probe, table: _rows(state, probe, table, self._start), filters_of(state), ledger)
+
+
+def _counts_alone(drops: ProbeState | None) -> bool:
+    return drops is not None and drops.mode == "counters"
 
 
 def _totals(state: State) -> _Totals:
@@ -64,6 +80,9 @@ def _totals(state: State) -> _Totals:
         for key, row in table.rows.items() if table is not None else ():
             if (total := row.total(value)) is not None:
                 found[probe, name, value, key] = total
+    drops = state.probes.get(SEEN_BY)
+    for entry, count in drops.cost.ledger.items() if drops is not None else ():
+        found[SEEN_BY, LEDGER, entry, ()] = count.total
     return found
 
 

@@ -31,6 +31,7 @@ from netconsole.snapshot.of_probe import (
     PROBE_RESTARTED,
     ProbeTotals,
     has_gone_back,
+    ledger_since,
     probe_data,
     probe_totals,
     tables_since,
@@ -38,7 +39,7 @@ from netconsole.snapshot.of_probe import (
 )
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.source import SourceState
-from netconsole.telemetry.state import State
+from netconsole.telemetry.state import ProbeState, State
 
 _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -55,8 +56,9 @@ class Totals:
     closed_ns: Mapping[str, int | None] = field(default_factory=dict)
     """When the last interval of each source ended. Sources are not read at the same time."""
     seen_before: ProbeTotals | None = None
-    """What the probe of drops had counted an interval earlier. The balance begins there: the kernel's own counters were
-    read since, and must not have a loss that the probe saw before its begin."""
+    """What the probe of drops had counted an interval earlier. The console reads the kernel's own counters up to an
+    interval before the collector reads the probe: what is lost in between was seen before the begin, and is counted
+    after it. Nobody can tell it from what the probe misses later, so the balance calls such a loss unknown."""
 
 
 def totals(state: State) -> Totals:
@@ -98,6 +100,7 @@ def build(
     is_new = state.collector.restarts != since.restarts
     probes = {}
     seen: dict[str, ProbeData] = {}
+    earlier: ProbeData | None = None
     for name, probe in state.probes.items():
         fresh = COLLECTOR_RESTARTED if is_new and probe.source == "collector" else None
         start = since.probes.get(name, NOTHING) if fresh is None else NOTHING
@@ -106,8 +109,9 @@ def build(
             start, fresh = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={}), PROBE_RESTARTED
         probes[name] = probe_data(probe, manifests.get(name), start, span_ns, fresh)
         if name == SEEN_BY:  # also what it saw before it was detached
-            begin = start if fresh is not None else since.seen_before or start
-            seen[name] = ProbeData(status=probe.status, mode=probe.mode, tables=tables_since(probe, begin))
+            seen[name] = _seen(probe, start)
+            if fresh is None and since.seen_before is not None:
+                earlier = _seen(probe, since.seen_before)
     return Snapshot(
         schema=SCHEMA,
         created=utc(wall_ns or time.time_ns()),
@@ -119,11 +123,16 @@ def build(
         note=note,
         probes=probes,
         incidents=None if incidents is None else [_timed(one, wall_ns) for one in incidents],
-        balance=balance({**probes, **seen}, filters_of(state)),
+        balance=balance({**probes, **seen}, filters_of(state), earlier),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),
     )
+
+
+def _seen(drops: ProbeState, start: ProbeTotals) -> ProbeData:
+    tables, ledger = tables_since(drops, start), ledger_since(drops, start)
+    return ProbeData(status=drops.status, mode=drops.mode, tables=tables, ledger=ledger)
 
 
 def _far_clock(line: LineState | None) -> dict[str, int | None]:

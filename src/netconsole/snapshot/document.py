@@ -186,7 +186,8 @@ class BalanceData(msgspec.Struct, frozen=True, rename={"entered": "in", "left": 
     unexplained: int = 0
     coverage_pct: float | None = None
     hidden_by: list[str] = []
-    """Filters of kernel_drops, as ``netns``. What is unexplained here may only be outside of them."""
+    """Why kernel_drops may have no row of what is unexplained here: its filters, as ``netns``, entries of its ledger
+    (``unlisted``, ``map_full``, ``missed``), or ``begin``: it saw as much in the interval before the begin."""
 
 
 class DropPlaceData(msgspec.Struct, frozen=True):

@@ -72,18 +72,25 @@ def probe_totals(probe: ProbeState) -> ProbeTotals:
 
 
 def totals_before(probe: ProbeState) -> ProbeTotals:
-    """The totals when its last interval began, of its rows."""
+    """The totals when its last interval began, of its rows and its ledger."""
     now = probe_totals(probe)
     rows = dict(now.rows)
+    ledger = {name: count.total - count.delta for name, count in probe.cost.ledger.items()}
     for table in probe.tables.values():
         for row in table.moving():
             rows[table.name, row.key] = {name: one.total - (one.delta or 0) for name, one in row.counts.items()}
-    return replace(now, rows=rows)
+    return replace(now, rows=rows, ledger=ledger)
 
 
 def tables_since(probe: ProbeState, start: ProbeTotals) -> dict[str, list[dict[str, SnapshotValue]]]:
     """The rows of its tables that have counted something since ``start``."""
     return {table.name: _rows(table, start) for table in probe.tables.values()}
+
+
+def ledger_since(probe: ProbeState, start: ProbeTotals) -> dict[str, int]:
+    """What its ledger has grown by since ``start``."""
+    grown = {name: count.total - start.ledger.get(name, 0) for name, count in probe.cost.ledger.items()}
+    return {name: value for name, value in grown.items() if value}
 
 
 def probe_data(
@@ -98,7 +105,7 @@ def probe_data(
         status, why = "degraded", restarted
     if not probe.measuring:
         return ProbeData(status=status, why=why, mode=probe.mode, version=manifest.version if manifest else None)
-    ledger = _ledger(probe, start)
+    ledger = ledger_since(probe, start)
     seen_ns = max(0, duration_ns - ledger.get(UNSEEN, 0) * 1_000_000)
     return ProbeData(
         status=status,
@@ -254,11 +261,6 @@ def _parts(per_s: Sequence[float | None], count: int, span_s: float) -> list[flo
     size = -(-len(rates) // MAX_PARTS)
     whole = range(0, len(rates) - size + 1, size)
     return [round(sum(rates[first : first + size]) / size, 3) for first in whole]
-
-
-def _ledger(probe: ProbeState, start: ProbeTotals) -> dict[str, int]:
-    grown = {name: count.total - start.ledger.get(name, 0) for name, count in probe.cost.ledger.items()}
-    return {name: value for name, value in grown.items() if value}
 
 
 # ---- cost ----

@@ -77,6 +77,11 @@ class Played:
         taken = builder.build(state, MANIFESTS, PROFILE, since or builder.totals_at_start(state))
         return {one.stage: (one.dropped, one.unexplained, one.coverage_pct) for one in taken.balance or []}
 
+    def hidden_by(self, since: builder.Totals) -> dict[str, list[str]]:
+        """What a snapshot says why."""
+        taken = builder.build(self._session.state, MANIFESTS, PROFILE, since)
+        return {one.stage: one.hidden_by for one in taken.balance or []}
+
 
 def test_it_is_closed_where_the_probe_saw_every_loss() -> None:
     played = Played()
@@ -125,16 +130,18 @@ def test_it_opens_by_a_reason_that_is_filtered_out_and_begins_anew_when_the_filt
     assert played.shown()[1] == {"qdisc": ("ok", "500", "0", "100")}
 
 
-def test_a_snapshot_is_closed_though_the_kernel_s_counters_are_read_after_its_begin() -> None:
+def test_a_snapshot_does_not_know_what_the_kernel_s_counters_say_after_its_begin_and_was_seen_before() -> None:
     played = Played()
     played.lose(SOME, qdisc_drops=SOME)
     played.lose(SOME)
     since = played.mark()
     played.lose(0, qdisc_drops=SOME)
-    assert played.written(since) == {"qdisc": (SOME, 0, 100.0)}
+    assert played.written(since) == {"qdisc": (SOME, SOME, 0.0)}
+    assert played.hidden_by(since) == {"qdisc": ["begin"]}
     since = played.mark()
     played.lose(0, qdisc_drops=SOME)
-    assert played.written(since) == {"qdisc": (SOME, SOME, 0.0)}, "the last interval had no loss that was seen"
+    assert played.written(since) == {"qdisc": (SOME, SOME, 0.0)}
+    assert played.hidden_by(since) == {"qdisc": []}, "the last interval had no loss that was seen"
 
 
 def test_a_loss_that_only_the_driver_counts_is_open() -> None:

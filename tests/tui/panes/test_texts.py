@@ -82,6 +82,8 @@ def lost(**row: Any) -> BalanceData:
         ({"device": "eth0", "netns": "blue", "coverage_pct": 99.9}, "ok", "eth0 (netns blue)", "0"),
         ({"device": "eth0", "netns": "host", "coverage_pct": 99.89}, "!", "eth0", "0"),
         ({"netns": "blue", "coverage_pct": 9.0, "hidden_by": ["mac"], "unexplained": 5}, "?", "netns blue", "filtered"),
+        ({"netns": "blue", "hidden_by": ["unlisted"], "unexplained": 5}, "?", "netns blue", "unknown"),
+        ({"netns": "blue", "hidden_by": ["mac", "unlisted"], "unexplained": 5}, "?", "netns blue", "filtered"),
         ({"stage": "backlog"}, "!", "all CPUs", "0"),
         ({}, "!", "host", "0"),
     ],
@@ -112,6 +114,8 @@ def test_the_title_of_the_balance_says_what_was_seen_and_why_not_all() -> None:
         " · kernel_drops is not attached now · the filter by netns, reason hides 50"
     )
     assert balance._title([], True) == "Balance"
+    unknown = [*rows[:1], lost(dropped=50, unexplained=40, hidden_by=["unlisted"])]
+    assert balance._title(unknown, False).endswith(" · 40 more are unknown: kernel_drops has as many in no row")
 
 
 def test_a_place_with_a_namespace_has_two_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -229,7 +230,11 @@ def test_what_a_full_qdisc_refuses_is_one_incident_with_what_protocols_count_of_
     assert found[0].sentence.startswith("eth0: tbf of 4 Mbit/s drops 120 packets/s")
 
 
-def group(*matches: tuple[str, Level, float, str, Family | None]) -> Group:
+Made: TypeAlias = tuple[str, Level, float, str, Family | None]
+"""Cause, level, value, unit and family of a match."""
+
+
+def group(*matches: Made) -> Group:
     made = [
         Match(Evidence("table", "p"), cause, level, lambda *_: "", value, 0.0, unit=unit, family=family)
         for cause, level, value, unit, family in matches
@@ -255,12 +260,35 @@ def test_the_amount_of_a_cause_is_what_the_source_counts_that_counts_most() -> N
     assert group(("a", "!", 30, "packets", DROPPED), ("a", "!", 1, "", None)).amount("packets") is None
 
 
-@pytest.mark.parametrize(("lost", "enough"), [(110, True), (110.1, False)])
+@pytest.mark.parametrize(("lost", "enough"), [(109, True), (109.1, False)])
 def test_causes_are_enough_for_twice_of_what_they_count_together(lost: float, enough: bool) -> None:
+    """The rows of an effect are counted together, too: 1 and 109."""
     causes = [group(("a", "!", 30, "packets", DROPPED)), group(("c", "!", 25, "packets", DROPPED))]
     effect = group(("b", "!", 1, "packets", COUNTED), ("b", "!", lost, "packets", COUNTED))
     assert are_enough(causes, effect) is enough
     assert are_enough([*causes, group(("d", "!", 1, "", None))], effect), "a state explains any amount"
+
+
+@pytest.mark.parametrize(("rows", "enough"), [(1, True), (2, False), (10, False)])
+def test_an_effect_is_as_large_as_all_its_rows(rows: int, enough: bool) -> None:
+    causes = [group(("a", "!", 60, "packets", DROPPED))]
+    row: Made = ("b", "!", 110, "packets", COUNTED)
+    assert are_enough(causes, group(*[row] * rows)) is enough
+
+
+def test_two_sources_that_count_the_same_packets_do_not_make_an_effect_larger() -> None:
+    causes = [group(("a", "!", 60, "packets", DROPPED))]
+    row: Made = ("b", "!", 60, "packets", COUNTED)
+    other: Made = ("b", "!", 110, "packets", DROPPED)
+    assert are_enough(causes, group(row, row, other))
+    assert not are_enough(causes, group(row, row, other, ("b", "!", 11, "packets", DROPPED)))
+
+
+def test_a_state_beside_an_effect_makes_its_count_no_smaller() -> None:
+    causes = [group(("a", "!", 30, "packets", DROPPED))]
+    effect = group(("b", "!", 61, "packets", COUNTED), ("b", "!", 1, "", None), ("b", "!", 900, "packets", None))
+    assert not are_enough(causes, effect)
+    assert are_enough(causes, group(("b", "!", 60, "packets", COUNTED), ("b", "!", 900, "packets", None)))
 
 
 def test_only_what_proves_the_effect_itself_has_to_be_explained() -> None:

@@ -91,6 +91,18 @@ def test_what_a_filter_may_hide_is_told_apart() -> None:
     assert [row[5] for row in table.rows] == ["90 (filter)", "5"]
 
 
+def test_what_may_have_been_seen_and_is_in_no_row_is_told_apart() -> None:
+    [_, seen, unknown, table] = held(
+        {"dropped": 90, "unexplained": 80, "hidden_by": ["unlisted"]}, {"dropped": 10, "unexplained": 5}
+    )
+    assert seen == Note("Probes saw 75 % of the 20 packets that the kernel itself counts as lost.")
+    assert unknown == Note(
+        "Whether kernel_drops saw 80 more lost packets is not known: it has as many in no row, or saw as many just "
+        "before the begin."
+    )
+    assert [row[5] for row in table.rows] == ["80 (unknown)", "5"]
+
+
 @pytest.mark.parametrize(
     ("status", "why", "told"),
     [

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from netconsole.snapshot.balance import balance, balance_sums
+from netconsole.snapshot.balance import LEFT_OUT, balance, balance_sums
 from netconsole.snapshot.document import ProbeData
 from netconsole.telemetry.frames import Scalar
 
 
-def probe(table: str, *rows: dict[str, Any]) -> ProbeData:
-    return ProbeData(status="attached", tables={table: list(rows)})
+def probe(table: str, *rows: dict[str, Any], **ledger: int) -> ProbeData:
+    return ProbeData(status="attached", tables={table: list(rows)}, ledger=ledger)
+
+
+def of_qdisc(count: int) -> dict[str, Any]:
+    return {"reason": "QDISC_DROP", "device": "eth0", "netns": "host", "count": count}
 
 
 COUNTED = {
@@ -199,3 +203,67 @@ def test_a_filter_of_reasons_hides_only_where_a_stage_has_others(reason: str, hi
     found = balance({**COUNTED, "kernel_drops": probe("drops")}, {"reason": reason})
     assert {row.stage for row in found if row.hidden_by == ["reason"]} == hidden
     assert {row.stage for row in found if not row.hidden_by} == {"qdisc", "backlog", "udp-socket"} - hidden
+
+
+@pytest.mark.parametrize("entry", LEFT_OUT)
+def test_what_was_counted_and_not_listed_is_unknown_and_no_more_than_that(entry: str) -> None:
+    links = {"link_rates": COUNTED["link_rates"]}
+    (row,) = found = balance({**links, "kernel_drops": probe("drops", of_qdisc(100), **{entry: 200})})
+    assert (row.dropped, row.unexplained, row.coverage_pct, row.hidden_by) == (300, 200, 33.333, [entry])
+    sums = balance_sums(found)
+    assert (sums.lost, sums.unexplained, sums.hidden, sums.filters, sums.unknown) == (100, 0, 0, (), 200)
+    (row,) = found = balance({**links, "kernel_drops": probe("drops", of_qdisc(100), **{entry: 199})})
+    assert (row.unexplained, row.hidden_by) == (200, []), "a packet is missing that was not even counted"
+    assert balance_sums(found).unexplained == 200
+    (row,) = balance({**links, "kernel_drops": probe("drops", of_qdisc(300), **{entry: 200})})
+    assert (row.unexplained, row.hidden_by) == (0, [])
+
+
+def test_what_says_nothing_of_packets_hides_none() -> None:
+    seen = probe("drops", of_qdisc(100), suppressed=900, breaker=900, lost=900, stack_failed=900)
+    (row,) = balance({"link_rates": COUNTED["link_rates"], "kernel_drops": seen})
+    assert (row.unexplained, row.hidden_by) == (200, [])
+
+
+def test_all_that_hides_a_loss_is_named_and_a_filter_hides_more() -> None:
+    seen = probe("drops", of_qdisc(280), unlisted=12, map_full=8)
+    found = balance({**COUNTED, "kernel_drops": seen}, {"netns": 4026531840})
+    assert [(row.stage, row.unexplained, row.hidden_by) for row in found] == [
+        ("udp-socket", 40, ["netns"]),
+        ("qdisc", 20, ["unlisted", "map_full"]),
+        ("backlog", 12, ["netns", "unlisted", "map_full"]),
+    ]
+    sums = balance_sums(found)
+    assert (sums.lost, sums.unexplained, sums.hidden, sums.filters, sums.unknown) == (280, 0, 52, ("netns",), 20)
+
+
+@pytest.mark.parametrize(
+    ("before", "unlisted", "hidden_by"),
+    [
+        (0, 0, []),
+        (23, 0, []),
+        (24, 0, ["begin"]),
+        (500, 0, ["begin"]),
+        (20, 3, []),
+        (20, 4, ["unlisted", "begin"]),
+        (0, 24, ["unlisted"]),
+    ],
+)
+def test_what_was_seen_before_the_begin_makes_a_loss_unknown_and_closes_none(
+    before: int, unlisted: int, hidden_by: list[str]
+) -> None:
+    seen = {"link_rates": COUNTED["link_rates"], "kernel_drops": probe("drops", of_qdisc(276))}
+    (row,) = balance(seen, earlier=probe("drops", of_qdisc(276 + before), unlisted=unlisted))
+    assert (row.dropped, row.unexplained, row.coverage_pct, row.hidden_by) == (300, 24, 92.0, hidden_by)
+
+
+def test_what_a_pair_refused_before_the_begin_makes_the_other_end_unknown() -> None:
+    refused = {"reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2", "device": "veth-a", "netns": "blue"}
+    links = probe(
+        "links",
+        {"device": "veth-a", "netns": "blue", "tx_drops": 0, "peer": "eth0", "peer_netns": "green"},
+        {"device": "eth0", "netns": "green", "rx_drops": 50, "peer": "veth-a", "peer_netns": "blue"},
+    )
+    seen = {"link_rates": links, "kernel_drops": probe("drops", {**refused, "count": 30})}
+    (row,) = balance(seen, earlier=probe("drops", {**refused, "count": 50}))
+    assert (row.stage, row.unexplained, row.coverage_pct, row.hidden_by) == ("device-receive", 20, 60.0, ["begin"])

@@ -21,9 +21,17 @@ def table(stream: Stream, probe: str, name: str, labels: dict[str, Any], **total
     stream.state.apply(frames.Table(**stamp, name=name, interval_ns=SECOND, full=False, rows=[row]))
 
 
+def mode(stream: Stream, name: frames.Mode) -> None:
+    stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode=name))
+
+
+def ledger(stream: Stream, **totals: int) -> None:
+    counts = {name: Count(delta=0, total=total) for name, total in totals.items()}
+    stream.state.apply(frames.Cost(**stream.stamp("kernel_drops"), interval_ns=SECOND, ledger=counts))
+
+
 def drops(stream: Stream, total: int) -> None:
-    stamp = {**stream.stamp(), "probe": "kernel_drops"}
-    stream.state.apply(frames.Status(**stamp, state="attached", mode="summary"))
+    mode(stream, "summary")
     count = {"drops": Count(delta=0, total=total)}
     stamp = {**stream.stamp(), "probe": "kernel_drops"}
     stream.state.apply(frames.Counters(**stamp, interval_ns=SECOND, values=count))
@@ -93,3 +101,72 @@ def test_it_begins_when_drops_are_watched() -> None:
     table(stream, "link_rates", "links", LINK, qdisc_drops=7)
     drops(stream, 30)
     assert told(watch, stream) == [("qdisc", 7, 0)]
+
+
+def lasting(stream: Stream, watch: BalanceWatch, lost: int, seen: int) -> None:
+    """It has begun, and then this much was lost and seen."""
+    table(stream, "link_rates", "links", LINK, qdisc_drops=0)
+    drops(stream, 0)
+    begun(watch, stream)
+    table(stream, "link_rates", "links", LINK, qdisc_drops=lost)
+    drops(stream, seen)
+    stream.end()
+
+
+def test_it_begins_anew_when_the_probe_comes_back_from_mode_counters() -> None:
+    """What it counts meanwhile is in no row, and would be unexplained for the rest of the session."""
+    stream, watch = Stream(State()), BalanceWatch()
+    stream.hello()
+    lasting(stream, watch, 50, 50)
+    mode(stream, "counters")
+    table(stream, "link_rates", "links", LINK, qdisc_drops=5050)
+    ledger(stream, unlisted=5000)
+    stream.end()
+    assert told(watch, stream) == [], "nothing can be said"
+    drops(stream, 50)
+    stream.end()
+    assert told(watch, stream) == []
+    begun(watch, stream)
+    table(stream, "link_rates", "links", LINK, qdisc_drops=5150)
+    drops(stream, 143)
+    stream.end()
+    assert told(watch, stream) == [("qdisc", 100, 7)]
+    assert [row.hidden_by for row in watch.of(stream.state)] == [[]], "what was not listed is over"
+
+
+def test_it_begins_when_the_probe_that_only_counted_lists_what_it_sees() -> None:
+    stream, watch = Stream(State()), BalanceWatch()
+    stream.hello()
+    drops(stream, 0)
+    mode(stream, "counters")
+    table(stream, "link_rates", "links", LINK, qdisc_drops=900)
+    for _ in range(2):
+        begun(watch, stream)
+    table(stream, "link_rates", "links", LINK, qdisc_drops=3000)
+    drops(stream, 0)
+    assert told(watch, stream) == []
+
+
+def test_what_the_probe_does_not_list_is_unknown() -> None:
+    stream, watch = Stream(State()), BalanceWatch()
+    stream.hello()
+    ledger(stream, unlisted=70)
+    lasting(stream, watch, 200, 50)
+    ledger(stream, unlisted=70 + 149)
+    assert told(watch, stream) == [("qdisc", 200, 150)]
+    assert [row.hidden_by for row in watch.of(stream.state)] == [[]], "what it did not list before has no part in it"
+    ledger(stream, unlisted=70 + 150)
+    assert told(watch, stream) == [("qdisc", 200, 150)]
+    assert [row.hidden_by for row in watch.of(stream.state)] == [["unlisted"]]
+
+
+def test_a_mode_that_changes_and_comes_back_within_an_interval_leaves_nothing_unexplained() -> None:
+    stream, watch = Stream(State()), BalanceWatch()
+    stream.hello()
+    lasting(stream, watch, 200, 50)
+    mode(stream, "counters")
+    mode(stream, "summary")
+    ledger(stream, unlisted=150)
+    stream.end()
+    assert told(watch, stream) == [("qdisc", 200, 150)]
+    assert [row.hidden_by for row in watch.of(stream.state)] == [["unlisted"]]

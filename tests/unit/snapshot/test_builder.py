@@ -350,6 +350,124 @@ def test_the_difference_of_histograms_is_exact_in_counts() -> None:
     assert subtract(now, now) == EMPTY
 
 
+# ---- its balance ----
+
+LINK: dict[str, frames.Label] = {"device": "eth0", "netns": "host", "qdisc": "tbf"}
+SHED: dict[str, frames.Label] = {"reason": "QDISC_DROP", "location": "f", "device": "eth0", "netns": "host"}
+
+
+class Shedding:
+    """A qdisc sheds packets. The console reads the kernel's counters, and then the collector reads the probe."""
+
+    def __init__(self) -> None:
+        state = State()
+        self.stream, self.console = Stream(state), Stream(state, "console")
+        self.stream.hello()
+        self.lost = self.seen = self.unlisted = 0
+        self.console.state.apply(frames.Status(**self.console.stamp("link_rates"), state="attached", mode="summary"))
+        self.mode("summary")
+
+    def mode(self, name: frames.Mode) -> None:
+        self.stream.state.apply(frames.Status(**self.stream.stamp("kernel_drops"), state="attached", mode=name))
+
+    def second(self, lost: int, seen: int, unlisted: int = 0) -> None:
+        """An interval of both sources. What is not listed was counted, too."""
+        self.lost, self.seen, self.unlisted = self.lost + lost, self.seen + seen, self.unlisted + unlisted
+        self._row(self.console, "link_rates", "links", LINK, "qdisc_drops", Count(lost, self.lost))
+        self.console.end()
+        count, total = Count(seen + unlisted, self.seen + self.unlisted), {"unlisted": Count(unlisted, self.unlisted)}
+        apply, stamp = self.stream.state.apply, self.stream.stamp
+        apply(frames.Counters(**stamp("kernel_drops"), interval_ns=SECOND, values={"drops": count}))
+        if self.stream.state.probes["kernel_drops"].mode != "counters":
+            self._row(self.stream, "kernel_drops", "drops", SHED, "count", Count(seen, self.seen))
+        apply(frames.Cost(**stamp("kernel_drops"), interval_ns=SECOND, ledger=total))
+        self.stream.end()
+
+    def mark(self) -> builder.Totals:
+        return builder.totals(self.stream.state)
+
+    def balance(self, since: builder.Totals | None = None) -> tuple[int, int, float | None, list[str]]:
+        """Of the qdisc: packets lost, unexplained, coverage, and what may hide them."""
+        state = self.stream.state
+        (row,) = builder.build(state, {}, PROFILE, since or builder.totals_at_start(state)).balance or []
+        return row.dropped, row.unexplained, row.coverage_pct, row.hidden_by
+
+    def _row(
+        self, stream: Stream, probe: str, table: str, labels: dict[str, frames.Label], value: str, count: Count
+    ) -> None:
+        rows = [Row(labels=labels, counts={value: count})]
+        stamp = stream.stamp(probe)
+        stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=rows))
+
+
+def test_a_loss_that_goes_on_and_is_seen_is_closed() -> None:
+    host = Shedding()
+    host.second(1000, 1400)  # the kernel's counters are read 0.4 s before the probe
+    since = host.mark()
+    for _ in range(10):
+        host.second(1000, 1000)
+    assert host.balance(since) == (10_000, 0, 100.0, [])
+
+
+@pytest.mark.parametrize(("seconds", "hidden_by"), [(10, ["begin"]), (20, [])])
+def test_what_a_blind_probe_saw_before_the_begin_makes_up_for_nothing(seconds: int, hidden_by: list[str]) -> None:
+    """It misses 8 %. Within twelve intervals that may be what it saw in the one before; it is never closed."""
+    host = Shedding()
+    for _ in range(3):
+        host.second(1000, 920)
+    since = host.mark()
+    for _ in range(seconds):
+        host.second(1000, 920)
+    assert host.balance(since) == (1000 * seconds, 80 * seconds, 92.0, hidden_by)
+
+
+def test_a_burst_before_the_begin_does_not_pay_for_a_loss_after_it() -> None:
+    host = Shedding()
+    host.second(5000, 5000)
+    since = host.mark()
+    host.second(300, 0)
+    assert host.balance(since) == (300, 300, 0.0, ["begin"]), "nobody can tell: its end may have been read late"
+    host = Shedding()
+    host.second(5000, 5000)
+    host.second(0, 0)
+    since = host.mark()
+    host.second(300, 0)
+    assert host.balance(since) == (300, 300, 0.0, [])
+
+
+def test_what_the_probe_counts_and_does_not_list_is_unknown() -> None:
+    host = Shedding()
+    host.second(200, 50, unlisted=150)
+    assert host.balance() == (200, 150, 25.0, ["unlisted"])
+    host.second(0, 0)
+    since = host.mark()
+    host.second(100, 60)
+    assert host.balance(since) == (100, 40, 60.0, []), "it is of before the snapshot"
+
+
+def test_what_was_not_listed_just_before_the_begin_may_be_counted_after_it() -> None:
+    host = Shedding()
+    host.second(0, 0, unlisted=100)
+    since = host.mark()
+    host.second(100, 0)
+    assert host.balance(since) == (100, 100, 0.0, ["unlisted"])
+
+
+def test_a_mode_that_changed_in_the_middle_leaves_nothing_unexplained() -> None:
+    host = Shedding()
+    host.second(0, 0)
+    since = host.mark()
+    host.second(100, 100)
+    host.mode("counters")
+    host.second(400, 0, unlisted=400)
+    assert builder.build(host.stream.state, {}, PROFILE, since).balance == [], "nothing can be said"
+    host.mode("summary")
+    host.second(100, 100)
+    assert host.balance(since) == (600, 400, 33.333, ["unlisted"])
+    host.second(5, 0)
+    assert host.balance(since) == (605, 405, 33.058, []), "more than it did not list"
+
+
 # ---- without a screen ----
 
 
@@ -386,7 +504,7 @@ def test_a_run_measures_whole_intervals_from_the_moment_when_all_is_attached(
     # The scenario's clock goes on by one second per interval, however long that takes here.
     assert taken.duration_s >= 3.0
     assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
-    assert "measuring with 1 probe" in capsys.readouterr().err
+    assert "measuring with 1 probe for" in capsys.readouterr().err
 
 
 def test_it_begins_with_an_interval_of_the_collector_though_the_console_has_ended_many(

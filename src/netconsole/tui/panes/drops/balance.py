@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from netconsole.base import figure
 from netconsole.findings.match import Level
-from netconsole.snapshot.balance import SEEN_BY, balance_sums
+from netconsole.snapshot.balance import SEEN_BY, balance_sums, is_filtered
 from netconsole.snapshot.document import BalanceData
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene
@@ -42,7 +42,7 @@ def _table(rows: list[BalanceData]) -> list[TableRow]:
 
 def _cells(row: BalanceData) -> dict[str, Cell]:
     level: Level = "ok" if (row.coverage_pct or 0.0) >= CLOSED_PCT else "?" if row.hidden_by else "!"
-    unexplained = "filtered" if row.hidden_by else figure.count(row.unexplained)
+    unexplained = "filtered" if is_filtered(row) else "unknown" if row.hidden_by else figure.count(row.unexplained)
     device = figure.safe(row.device, 40) if row.device else "all CPUs" if row.stage == "backlog" else ""
     netns = "" if row.netns in (None, "", "host") else f"netns {figure.safe(row.netns, 40)}"
     place = f"{device} ({netns})" if device and netns else device or netns or "host"
@@ -72,6 +72,8 @@ def _title(rows: list[BalanceData], is_away: bool) -> str:
         said += f" · {SEEN_BY} is not attached now"
     if sums.hidden:
         said += f" · the filter by {', '.join(sums.filters)} hides {figure.count(sums.hidden)}"
+    if sums.unknown:
+        said += f" · {figure.count(sums.unknown)} more are unknown: {SEEN_BY} has as many in no row"
     return said
 
 
