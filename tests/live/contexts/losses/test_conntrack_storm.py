@@ -312,3 +312,36 @@ def test_an_address_has_one_place_and_keeps_no_time_of_another_packet(load: Load
     storm.probe.read()
     (timed,) = storm.probe.histograms("time")
     assert timed["count"] == 2 and storm.probe.ledger() == {"join_missed": 1}
+
+
+@pytest.mark.proves("conntrack", "counters.packets", "ledger.join_missed")
+def test_one_that_stays_long_keeps_its_place_amid_many(load: Load) -> None:
+    storm = Storm(load(PROBE))
+    long = storm.packet(Flow(), storm.eth0)
+    for _ in range(2):
+        storm.comes(long)
+        storm.blow(3 * NESTED)
+        storm.found(long, storm.connection(), ESTABLISHED)
+        storm.probe.rest()  # all places are free afterwards
+        storm.probe.wake()
+    storm.probe.read()
+    made = storm.probe.ledger()
+    assert storm.probe.counters()["packets"] == 2 * (3 * NESTED + 1) and "join_missed" not in made
+
+
+@pytest.mark.proves("conntrack", "knobs.seen_pct", "histograms.time", "ledger.join_missed")
+def test_no_place_outlives_a_rest(load: Load) -> None:
+    storm = Storm(load(PROBE))
+    packets = [storm.packet(Flow(), storm.eth0) for _ in range(NESTED)]
+    for skb in packets:
+        storm.comes(skb)  # their ends are not seen
+    storm.probe.rest()
+    wait(5)
+    storm.probe.wake()
+    storm.blow(1)
+    for skb in packets:
+        storm.found(skb, storm.connection(), ESTABLISHED)
+    storm.probe.read()
+    (timed,) = storm.probe.histograms("time")
+    assert timed["count"] == 1 == storm.probe.counters()["packets"]
+    assert storm.probe.ledger()["join_missed"] == NESTED
