@@ -25,6 +25,8 @@ Bound: TypeAlias = Literal["≈", "at least", "at most"]
 _RANK = ("counters", "summary", "details")
 """Modes, the cheapest first."""
 
+LEAST_PCT = 0.01
+"""Smaller shares are not told apart."""
 PER_PACKET = ("per packet", "per softirq", "per event")
 """How the cost in a manifest begins when the hooks are called for normal traffic, not only for errors."""
 
@@ -150,18 +152,13 @@ def describe(one: Forecast) -> str:
         return f"{one.probe} in {one.mode}: cannot run, this kernel has none of its hooks (see netconsole doctor)"
     if not one.runs_per_s:
         return f"{one.probe} in {one.mode}: no cost now, its hooks were not called{gone}"
-    mark = one.times.bound
-    costs = []
     if one.ns_per_packet is not None:
-        costs.append(f"{mark} {figure.number(one.ns_per_packet)} ns per packet")
+        each = f"{figure.number(one.ns_per_packet)} ns per packet"
     else:
-        costs.append(f"{mark} {figure.number(one.kernel_cpu_pct * 1e7 / one.runs_per_s)} ns a run")
-    busiest = max(one.by_cpu, key=lambda cpu: one.by_cpu[cpu])
-    costs.append(f"{_percent(one.by_cpu[busiest])} of CPU {busiest}")
-    if len(one.by_cpu) > 1:
-        costs.append(f"{_percent(one.kernel_cpu_pct)} of one core in total")
+        each = f"{figure.number(one.kernel_cpu_pct * 1e7 / one.runs_per_s)} ns a run"
+    costs = ", ".join([f"{one.times.bound} {each}", *_shares(one)])
     rate = f"{figure.number(one.runs_per_s)} runs/s now"
-    return f"{one.probe} in {one.mode}: {', '.join(costs)} ({rate}; {one.times.says}{gone})"
+    return f"{one.probe} in {one.mode}: {costs} ({rate}; {one.times.says}{gone})"
 
 
 def excess(
@@ -199,6 +196,20 @@ def too_costly(
     return out if excess(left, budget, other_pct, packets_per_s) is None else []
 
 
+def _shares(one: Forecast) -> list[str]:
+    """What it takes of CPUs. A bound holds for every figure. One of at least next to nothing says nothing."""
+    busiest = max(one.by_cpu, key=lambda cpu: one.by_cpu[cpu])
+    shares = {f"of CPU {busiest}": one.by_cpu[busiest]}
+    if len(one.by_cpu) > 1:
+        shares["of one core in total"] = one.kernel_cpu_pct
+    if one.times.bound == "≈":
+        return [f"{_percent(pct)} {of}" for of, pct in shares.items()]
+    if one.times.bound == "at most":
+        return [f"at most {_percent(max(pct, LEAST_PCT))} {of}" for of, pct in shares.items()]
+    known = [f"at least {_percent(pct)} {of}" for of, pct in shares.items() if pct >= LEAST_PCT]
+    return known or ["share of a CPU not known"]
+
+
 def _on_functions(manifest: Manifest) -> bool:
     points = [program.attach[0].point for program in manifest.programs if "summary" in program.modes]
     functions = [point for point in points if not point.startswith(("raw_tracepoint", "tracepoint"))]
@@ -216,4 +227,4 @@ def _times(entry: Entry, probe: str) -> dict[str, float]:
 
 def _percent(value: float) -> str:
     """Two digits, because a forecast is not exact."""
-    return "< 0.01 %" if 0 < value < 0.01 else f"{value:.2g} %"
+    return f"< {LEAST_PCT} %" if 0 < value < LEAST_PCT else f"{value:.2g} %"

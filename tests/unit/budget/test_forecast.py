@@ -11,6 +11,7 @@ from netconsole.base.errors import Unable
 from netconsole.budget import forecast as module_forecast
 from netconsole.budget import forecaster, hook_rates
 from netconsole.budget.forecast import (
+    Bound,
     Forecast,
     Hook,
     HookRates,
@@ -104,8 +105,24 @@ def test_few_packets_say_nothing_of_the_cost_of_one(packets: float, is_known: bo
 
 
 def test_small_shares_are_said_in_two_digits() -> None:
-    said = [describe(forecast(DROPS, "summary", HookRates({FREE: Hook({0: 1.0}, ns)}), None)) for ns in (99e3, 1e5)]
+    times = [Times({"drop": ns}, "calibrated", "") for ns in (99e3, 1e5)]
+    said = [describe(forecast(DROPS, "summary", HookRates({FREE: Hook({0: 1.0})}), one)) for one in times]
     assert "< 0.01 % of CPU 0" in said[0] and ", 0.01 % of CPU 0" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("bound", "per_s", "said"),
+    [
+        ("at least", 1e5, "at least 100 ns a run, at least 1 % of CPU 0, at least 1.1 % of one core in total"),
+        ("at least", 999.0, "at least 100 ns a run, at least 0.011 % of one core in total"),
+        ("at least", 1.0, "at least 100 ns a run, share of a CPU not known"),
+        ("at most", 1.0, "at most 100 ns a run, at most 0.01 % of CPU 0, at most 0.01 % of one core in total"),
+    ],
+)
+def test_a_bound_holds_for_every_figure(bound: Bound, per_s: float, said: str) -> None:
+    times = Times({"drop": 100.0}, "running", "", bound)
+    one = forecast(DROPS, "details", HookRates({FREE: Hook({0: per_s, 1: per_s / 10})}), times)
+    assert f"kernel_drops in details: {said} (" in describe(one)
 
 
 def test_times_are_those_of_the_probe_s_own_programs() -> None:
