@@ -109,7 +109,6 @@ def of_table(
                 )  # fmt: skip
         return
     family = Family(probe.name, rule.table, rule.value)
-    at_least = is_lower_bound(probe)
     for key, window in windows.of(family).items():
         if not fits(rule, window.row.labels):
             continue
@@ -121,7 +120,7 @@ def of_table(
         words = words_of_gauges(spec, window.row.gauges)
         yield _match(
             probe, rule, column, words, window.row.labels, key, value, rule.level == "!!" and not lasting,
-            tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, at_least,
+            tuple(table.history(key, rule.value, HISTORY)), family, share, lasting,
         )  # fmt: skip
 
 
@@ -178,13 +177,12 @@ def _match(
     family: Family | None,
     share: float | None = None,
     lasting: bool = False,
-    at_least: bool = False,
 ) -> Match:
     return Match(
         Evidence("table", probe.name, rule.table, key),
         rule.cause or f"{probe.name}/{rule.table}/{rule.value}",
         "!!" if is_urgent else "!",
-        partial(_say_row, rule, column, gauges, dict(labels), at_least),
+        partial(_say_row, rule, column, gauges, dict(labels)),
         value,
         value,
         _place(rule, labels, "table"),
@@ -207,13 +205,14 @@ def _say_row(
     column: ColumnSpec,
     gauges: Mapping[str, str],
     labels: Mapping[str, Label],
-    at_least: bool,
     rate: float,
     total: int | None,
-    is_bound: bool,
+    at_least: bool,
+    total_at_least: bool,
     is_peak: bool,
 ) -> str:
-    return say(rule, labels, {**gauges, **words_of_table(rule, column, rate, total, is_bound or at_least, is_peak)})
+    said = words_of_table(rule, column, rate, total, at_least, total_at_least, is_peak)
+    return say(rule, labels, {**gauges, **said})
 
 
 def _say_percentile(
@@ -224,7 +223,8 @@ def _say_percentile(
     count: int,
     value: float,
     _total: int | None,
-    _is_bound: bool,
+    _at_least: bool,
+    _total_at_least: bool,
     _is_peak: bool,
 ) -> str:
     return say(rule, labels, words_of_histogram(value, unit, per_s, count))

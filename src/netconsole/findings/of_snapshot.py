@@ -100,7 +100,7 @@ def _table_rule(
             continue
         value = total if column.kind == "max" else total / span_s if span_s else None
         if value is not None and value > rule.over:
-            words = {**words_of_gauges(spec, row), **words_of_table(rule, column, value, total, at_least)}
+            words = {**words_of_gauges(spec, row), **words_of_table(rule, column, value, total, at_least, at_least)}
             text = say(rule, row, words)
             yield (rule.table, position), Highlight(rule.level, name, text, rule.next, value)
 

@@ -67,14 +67,24 @@ def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
     if not probe.measuring:
         return
     ledger = probe.cost.ledger
-    moving = {name: ledger[name].delta for name in LEDGER_FAULTS if name in ledger and ledger[name].delta}
+    moving = [name for name in LEDGER_FAULTS if name in ledger and ledger[name].delta]
     if moving:
-        what = ", ".join(f"{figure.number(delta)} {name.replace('_', ' ')}" for name, delta in moving.items())
-        sentence = f"{title}: {what} in the last interval, so its counts are too low"
+        # Said since the start, as totals are: the sentence stays when the interval is over. A run that was missed may
+        # have been of a packet that a filter keeps out, so by how much they are too low is not known.
+        what = ", ".join(_missed(name, ledger[name].total) for name in moving)
+        sentence = f"{title}: {what}, so its totals may be too low"
+        weight = float(sum(ledger[name].delta for name in moving))
         yield Match(
-            evidence, "lower-bound", "?", _fixed(sentence), 0.0, float(sum(moving.values())), place,
+            evidence, "lower-bound", "?", _fixed(sentence), 0.0, weight, place,
             next="The ledger of the probe says what was missed; docs/reference/frames.md explains it.",
         )  # fmt: skip
+
+
+def _missed(entry: str, count: int) -> str:
+    """So many of an entry of LEDGER_FAULTS."""
+    if entry == "missed":
+        return f"{figure.number(count)} run{'' if count == 1 else 's'} missed"
+    return f"{figure.number(count)} {'found no room in a table' if entry == 'map_full' else 'in no row'}"
 
 
 def _title(probe: ProbeState, manifest: Manifest | None) -> str:

@@ -53,6 +53,10 @@ class _Tally:
     peak: float = 0.0
     rate: float = 0.0
     """Of the last interval, or for a small one the mean."""
+    rate_at_least: bool = False
+    """Whether it is a lower bound, as a table marks it (docs/use/console.md)."""
+    whole: int = LONG
+    """Intervals since the last one that lacks something."""
 
     @property
     def counted(self) -> int:
@@ -79,6 +83,7 @@ class OpenIncident:
     unknown: int = 0
     blind_since_ns: int | None = None
     at_least: bool = False
+    """Whether total and peak are lower bounds: what was missed once is missing for good."""
     shown: bool = False
     ended: bool = False
     is_small: bool = True
@@ -140,10 +145,14 @@ class OpenIncident:
                 window = windows.of(family).get(key)
                 if window is not None and probe is not None:
                     mean += window.mean_per_s(probe.timeline.tick, SHORT, interval_s(state, family.probe))
-            tally.rate = rate if rate and not self.is_small else mean
+            lacks = probe is not None and is_lower_bound(probe)
+            self.at_least = self.at_least or bool(rate and lacks)
+            # A probe that is attached for a share of the time lacks the rest, and its rates are of what was seen.
+            tally.whole = 0 if probe is not None and lacks and probe.lacks_now else tally.whole + 1
+            is_of_now = bool(rate) and not self.is_small
+            tally.rate = rate if is_of_now else mean
+            tally.rate_at_least = tally.whole < (1 if is_of_now else SHORT if mean else LONG)
             tally.peak = max(tally.peak, rate)
-            if probe is not None and rate and is_lower_bound(probe):
-                self.at_least = True
         return moved
 
     def is_known(self, state: State, lost: bool) -> bool:
@@ -196,10 +205,11 @@ class OpenIncident:
         total = tally.counted if tally is not None else None
         peak = tally.peak if tally is not None else (self.peak or None)
         blind = self.blind_since_ns
-        value = lead.value
+        value, is_peak = lead.value, tally is not None and (self.ended or blind is not None)
+        at_least = self.at_least if tally is None or is_peak else tally.rate_at_least
         if tally is not None and lead.family is not None:
-            value = tally.peak if self.ended or blind is not None else tally.rate or lead.value
-        sentence = lead.sentence(value, total, self.at_least, tally is not None and (self.ended or blind is not None))
+            value = tally.peak if is_peak else tally.rate or lead.value
+        sentence = lead.sentence(value, total, at_least, self.at_least, is_peak)
         share = lead.share_pct if lead.lasting or (lead.share_pct or 0) >= 1 else None
         if share is not None and not self.ended:
             sentence += f" ({share:.2g} % of its packets)"

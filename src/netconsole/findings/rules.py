@@ -53,17 +53,19 @@ def words_of_table(
     value: float,
     total: float | None,
     at_least: bool = False,
+    total_at_least: bool = False,
     is_peak: bool = False,
 ) -> dict[str, str]:
     """What a sentence may say of a value: a rate per second, or of a gauge the value itself.
 
-    ``is_peak``: the value is the highest of several, and is said to be so.
+    ``at_least``, ``total_at_least``: it, or the total, is a lower bound. ``is_peak``: the value is the highest of
+    several, and is said to be so.
     """
     rate = f"{'up to ' * is_peak}{figure.number(value, at_least)}"
     return {
         "rate": rate,
         "value": figure.quantity(value, column.unit) if column.kind == "max" else rate,
-        "total": figure.number(total, at_least),
+        "total": figure.number(total, total_at_least),
         "unit": column.unit,
         rule.value: rate,
     }

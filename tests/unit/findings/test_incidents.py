@@ -16,7 +16,7 @@ from netconsole.findings.incidents import ENDED_SHOWN, Incidents
 from netconsole.findings.match import Match
 from netconsole.findings.open_incident import LEAVES_AFTER, LEAVES_AFTER_LASTING, PAUSES
 from netconsole.findings.rules import fits, say
-from netconsole.findings.windows import Windows
+from netconsole.findings.windows import SHORT, Windows
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.session.protocol import Connection
@@ -37,7 +37,7 @@ def matches(state: State, manifests: dict[str, Manifest], *more: Any) -> list[Ma
 
 
 def said(match: Match) -> str:
-    return match.sentence(match.value, None, False, False)
+    return match.sentence(match.value, None, False, False, False)
 
 
 def drops(stream: Stream, delta: int, reason: str = "QDISC_DROP", kind: str = "suspicious", total: int = 100) -> None:
@@ -180,7 +180,7 @@ def test_silence_of_a_probe_that_does_not_measure_is_no_end(stream: Stream, mani
     stream.status()
     run(stream, findings, 1, 300)
     one = findings.update(stream.state)[0]
-    assert (one.sentence, one.blind_since_ns, one.at_least) == ("≥300/s QDISC_DROP", None, True)
+    assert (one.sentence, one.blind_since_ns, one.at_least) == ("300/s QDISC_DROP", None, True)
 
 
 def test_silence_of_a_table_that_is_not_sent_is_no_end(stream: Stream, manifests: dict[str, Manifest]) -> None:
@@ -273,12 +273,31 @@ def test_a_percentile_of_few_samples_is_no_finding(stream: Stream, manifests: di
 
 
 def test_a_count_with_losses_is_said_to_be_a_lower_bound(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    drops(stream, 50)
-    stream.cost(ledger={"missed": Count(delta=2, total=2)})
-    stream.end()
-    found = {match.level: said(match) for match in matches(stream.state, manifests)}
-    assert found["!"] == "≥50/s QDISC_DROP"
-    assert "2 missed" in found["?"]
+    """The rate while its interval lacks something, the total and the peak for good."""
+    findings = Incidents(manifests)
+
+    def interval(missed: int) -> tuple[str, bool]:
+        stream.cost(ledger={"missed": Count(delta=missed, total=2)})
+        run(stream, findings, 1, 50)
+        (one,) = [one for one in findings.update(stream.state) if one.level == "!"]
+        return one.sentence, one.at_least
+
+    assert interval(2) == ("≥50/s QDISC_DROP", True)
+    assert interval(0) == ("50/s QDISC_DROP", True)
+    run(stream, findings, LEAVES_AFTER)
+    (ended,) = [one for one in findings.update(stream.state) if one.ended_ns is not None and one.is_count]
+    assert (ended.sentence, ended.at_least) == ("up to ≥50/s QDISC_DROP", True)
+
+
+def test_a_mean_is_a_lower_bound_as_long_as_one_of_its_intervals(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, SHORT, 5)
+    for number in range(SHORT + 1):
+        stream.cost(ledger={"missed": Count(delta=int(number == 0), total=1)})
+        said_now = run(stream, findings, 1, 5)
+        assert ("≥5/s QDISC_DROP" in said_now) == (number < SHORT), said_now
 
 
 @given(

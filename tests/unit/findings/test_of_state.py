@@ -137,10 +137,23 @@ def test_a_probe_that_does_not_measure_misses_nothing(stream: Stream, manifests:
     stream.end()
     probe = stream.state.probes["p"]
     (one,) = of_status(probe, manifests["p"])
-    assert said(one) == "Sample: 2 missed, 3 map full in the last interval, so its counts are too low"
+    assert said(one) == "Sample: 2 runs missed, 3 found no room in a table, so its totals may be too low"
     assert (one.cause, one.level, one.value, one.weight) == ("lower-bound", "?", 0.0, 5.0)
     stream.status("unsupported", why="no such function")
     assert not list(of_status(probe, manifests["p"]))
+
+
+def test_what_was_missed_is_said_as_it_stands_when_the_interval_is_over(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    findings = Incidents(manifests)
+    for delta, total in ((1, 1), (0, 1), (2, 3), (0, 3)):
+        stream.cost(ledger={"missed": Count(delta, total), "unaccounted": Count(delta, total)})
+        stream.end()
+        findings.update(stream.state)
+        (one,) = findings.log
+        runs = "1 run missed" if total == 1 else "3 runs missed"
+        assert one.sentence == f"Sample: {runs}, {total} in no row, so its totals may be too low"
 
 
 def test_the_dearest_probe_is_named(stream: Stream, manifests: dict[str, Manifest]) -> None:

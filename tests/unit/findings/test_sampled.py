@@ -58,3 +58,11 @@ def test_a_small_rate_is_of_the_time_that_was_seen(sampled: Sampled) -> None:
         listed = sampled.interval(SECOND // 10, 1)
     (one,) = listed
     assert one.total == 20 and one.sentence.startswith("10/s") and one.peak == pytest.approx(10.0)
+
+
+def test_what_was_not_looked_at_makes_totals_lower_bounds_and_no_rates(sampled: Sampled, stream: Stream) -> None:
+    for number in range(1, 21):
+        stream.cost(ledger={"unseen_ms": Count(900, 900 * number)})
+        listed = sampled.interval(SECOND // 10, 100)
+    (one,) = listed
+    assert (one.at_least, one.sentence) == (True, "1.00k/s QDISC_DROP")
