@@ -1,7 +1,11 @@
-"""Forecasts expensive probes before they start. Above the budget they are left out, refused, or the user confirms."""
+"""Looks before probes start: is there the interface that they are narrowed to, and what will expensive ones cost?
+
+What is above the budget is left out, refused, or the user confirms it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import textwrap
@@ -40,7 +44,7 @@ def before_start(
     host: AnyHost = THIS_HOST,
     say: Callable[[str], None] | None = None,
 ) -> Start:
-    """Report the forecast. Leave out too expensive probes that only DEFAULT_PROFILE asks for.
+    """Report a missing interface and the forecast. Leave out too expensive probes that only DEFAULT_PROFILE asks for.
 
     ``named``: probes that the user named, which are not left out. ``say``: reports it; None: standard error does.
 
@@ -49,6 +53,8 @@ def before_start(
     from netconsole.budget import forecast
 
     say = say or _say
+    if device := str(profile.filters.get("device") or ""):
+        _say_if_missing(device, host, say)
     modes = {request.name: request.mode for request in requests}
     expensive = [(one, modes[one.name]) for one in _expensive(requests, manifests, host)]
     if not expensive:
@@ -103,6 +109,39 @@ def _expensive(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifes
         return shows_module(module) if host.about is None else module in host.about.modules
 
     return [one for one in forecast.wanted(requests, manifests) if not one.module or is_loaded(one.module)]
+
+
+def _say_if_missing(device: str, host: AnyHost, say: Callable[[str], None]) -> None:
+    """A name with a mistake in it measures nothing. It is no error: the interface may come later, as a tap does."""
+    from netconsole.base.checker import close
+    from netconsole.base.figure import safe
+
+    try:
+        names = _interfaces(host)
+    except OSError:
+        return
+    if device not in names:
+        where = "in any network namespace that is watched now"
+        known = close(device, sorted(names))
+        say(f"device {safe(device, 40)}: no interface has this name {where}; it is watched for{known}")
+
+
+def _interfaces(host: AnyHost) -> set[str]:
+    """The names of all, in every network namespace. Raises OSError."""
+    from netconsole.host.reach import target_of
+    from netconsole.sources.namespace_links import parse_devices
+    from netconsole.sources.namespaces import OpenNamespaces
+
+    names: set[str] = set()
+    with contextlib.ExitStack() as undone:
+        target = undone.enter_context(contextlib.closing(target_of(host)))
+        namespaces = undone.enter_context(contextlib.closing(OpenNamespaces(lambda inside: inside, target)))
+        namespaces.open()
+        for one in undone.enter_context(namespaces.held()):
+            with contextlib.suppress(OSError):  # it has just gone
+                text = one.thing.devices().decode("utf-8", "backslashreplace")
+                names |= {name for name, _ in parse_devices(text).values()}
+    return names
 
 
 def _is_of_default_profile(profile: Profile, request: ProbeRequest, named: Sequence[str]) -> bool:

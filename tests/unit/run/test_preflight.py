@@ -1,0 +1,38 @@
+"""Before probes start: an interface that is not there is said, and is no error."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole.profile.profile import Profile
+from netconsole.run import preflight
+
+
+@pytest.mark.parametrize("filters", [{}, {"port": 53}, {"device": ""}, {"device": "lo"}])
+def test_nothing_is_said_of_an_interface_that_is_there_or_of_none(
+    filters: dict[str, str | int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    preflight.before_start(Profile("p", filters=filters), {}, [])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_name_that_no_interface_has_is_said_with_what_is_close(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(preflight, "_interfaces", lambda host: {"lo", "vnet12"})
+    assert preflight.before_start(Profile("p", filters={"device": "vnet2"}), {}, []).requests == []
+    assert capsys.readouterr().err == (
+        "netconsole: device vnet2: no interface has this name in any network namespace that is watched now;"
+        ' it is watched for; did you mean "vnet12"?\n'
+    )
+
+
+def test_a_host_that_cannot_be_asked_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(host: object) -> set[str]:
+        raise OSError("no descriptors left")
+
+    monkeypatch.setattr(preflight, "_interfaces", fails)
+    preflight.before_start(Profile("p", filters={"device": "nope"}), {}, [])
+    assert capsys.readouterr().err == ""
