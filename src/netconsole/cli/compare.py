@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +39,10 @@ def baseline_save(
     from netconsole.compare import baseline
     from netconsole.report import of_baseline, to_text
 
+    before = baseline.saved_at(name)
     saved = baseline.save(name, files)
+    if before is not None:
+        print(f"netconsole: replaced {safe(name)} of {before}", file=sys.stderr)
     print(to_text(of_baseline(saved, baseline.summary(saved, None, None))), end="")
     return 0
 
@@ -101,8 +105,9 @@ def compare(
     # A short life with half a million small objects and no cycles: looking for garbage would double the time.
     gc.disable()
     form = out.chosen(format, output, FORMATS, "text", replace)
+    now = load(current)
     snapshots, names = resolve(baseline)
-    found = compared(load(current), snapshots, names, load_all())
+    found = compared(now, snapshots, names, load_all())
     content = encode(found) if form == "json" else RENDERERS[form](of_comparison(found)).encode()
     out.write(content, output)
     return found.exit_code

@@ -35,6 +35,7 @@ OLD_DAYS = 30
 """An older baseline is called old: kernel, traffic and tenants may have changed since."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".json"
+_UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Baseline(msgspec.Struct, frozen=True):
@@ -101,7 +102,7 @@ def _save(name: str, snapshots: list[tuple[str, Snapshot]], captures: Sequence[C
     if captures:
         join(captures)  # two captures of the same times are refused now, not when they are needed
     snapshots.sort(key=lambda one: one[1].created)
-    saved = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    saved = datetime.now(timezone.utc).strftime(_UTC)
     baseline = Baseline(
         SCHEMA,
         name,
@@ -116,8 +117,20 @@ def _save(name: str, snapshots: list[tuple[str, Snapshot]], captures: Sequence[C
     return baseline
 
 
-def load(name: str) -> Baseline:
-    """A saved baseline. Raises BadInput when there is none, or its file cannot be read."""
+def saved_at(name: str) -> str | None:
+    """When the baseline of this name was saved, in UTC; None when there is none. Raises BadInput for a bad name."""
+    try:
+        at_s = _path(name).stat().st_mtime
+    except OSError:
+        return None
+    return datetime.fromtimestamp(at_s, timezone.utc).strftime(_UTC)
+
+
+def load(name: str, or_file: bool = False) -> Baseline:
+    """A saved baseline. Raises BadInput when there is none, or its file cannot be read.
+
+    ``or_file``: a file could have been meant as well.
+    """
     path = _path(name)
     if not path.is_file():
         known = names()
@@ -126,7 +139,7 @@ def load(name: str) -> Baseline:
             if known
             else "there is none yet: netconsole baseline save NAME FILE makes one"
         )
-        raise bad("baseline", name, f"no baseline of this name; {there}")
+        raise bad("baseline", name, f"{'no such file, and ' * or_file}no baseline of this name; {there}")
     content = read_bytes(path, MAX_BYTES)
     try:
         baseline = _decoder.decode(content)
@@ -147,15 +160,15 @@ def resolve(name_or_file: str) -> tuple[list[Snapshot], list[str]]:
     When both exist, the saved baseline is taken. Write ``./NAME`` for the file.
     """
     if is_name(name_or_file):
-        baseline = of_snapshots(name_or_file)
+        baseline = of_snapshots(name_or_file, or_file=True)
         return baseline.snapshots, [f"{baseline.name}: {file}" for file in baseline.files]
     path = Path(name_or_file)
     return [load_snapshot(path)], [path.name]
 
 
-def of_snapshots(name: str) -> Baseline:
+def of_snapshots(name: str, or_file: bool = False) -> Baseline:
     """As :func:`load`, and raises BadInput for a baseline that has a ping alone."""
-    baseline = load(name)
+    baseline = load(name, or_file)
     if not baseline.snapshots:
         raise bad(
             "baseline", name, "this baseline holds a ping and no snapshot: netconsole ping analyze compares with it"
@@ -225,7 +238,9 @@ def summary(baseline: Baseline, here: HostData | None, profile: str | None, now:
         notes.append(f"{age} days old" + (": old" if age > OLD_DAYS else ""))
     count = len(snapshots)
     notes.append(
-        f"variation known from {count} runs" if count >= SPREAD_SNAPSHOTS else f"variation not known: {count} of 3 runs"
+        f"variation known from {count} runs"
+        if count >= SPREAD_SNAPSHOTS
+        else f"variation not known: {count} of {SPREAD_SNAPSHOTS} runs; save it again from more snapshots"
     )
     if ever != always:
         notes.append(f"not in every run: {', '.join(sorted(ever - always))}")

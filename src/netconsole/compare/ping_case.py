@@ -18,7 +18,7 @@ def baseline_case(names: Sequence[str]) -> PingCase:
     if len(names) == 1:
         [name] = names
         if baseline.is_name(name):
-            return _of_baseline(baseline.load(name))
+            return _of_baseline(baseline.load(name, or_file=True))
         path = Path(name)
         if path.is_file():
             content = read_bytes(path, document.MAX_BYTES)

@@ -92,7 +92,7 @@ def pick(manifests: Mapping[str, Manifest], name: str, where: str = "--probe") -
         return manifests[name]
     if isinstance(manifests, Catalogue) and name in manifests.broken:
         raise manifests.broken[name]
-    raise bad(where, name, f"unknown probe{close(name, manifests)}")
+    raise bad(where, name, f"unknown probe{close(name, manifests) or '; netconsole probes lists all'}")
 
 
 def _entries(directory: Path) -> list[Path]:

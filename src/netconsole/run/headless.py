@@ -77,7 +77,8 @@ def measure(
         with session.view() as state:
             start = builder.totals(state)
             count = sum(probe.measuring for probe in state.probes.values())
-        _say(f"measuring with {count} probes for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
+        probes = f"{count} probe{'' if count == 1 else 's'}"
+        _say(f"measuring with {probes} for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         until_ns = start.mono_ns + round(duration_s * 1e9)
         # Tolerate half an interval: ten intervals of 0.9996 s are enough for 10 s.
         reached = stop.wait(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -108,7 +109,8 @@ def test_baselines_are_listed_shown_and_removed(runs: Path, capsys: pytest.Captu
     ("arguments", "message"),
     [
         (["compare", "{}/missing.json", "{}/run-0.json"], "missing.json: no such file"),
-        (["compare", "{}/bad.json", "nosuch"], "baseline: nosuch: no baseline of this name"),
+        (["compare", "{}/missing.json", "nosuch"], "missing.json: no such file"),
+        (["compare", "{}/bad.json", "nosuch"], "baseline: nosuch: no such file, and no baseline of this name"),
         (["compare", "{}/bad.json", "{}/run-0.json", "-o", "{}/x.pdf"], 'the ending "pdf" names no known format'),
         (["compare", "{}/bad.json", "{}/run-0.json", "--format", "pdf"], "expected text, md, html, json"),
         (["compare", "{}/bad.json", "{}/run-0.json", "-o", "{}/no/x.md"], "no such directory"),
@@ -126,6 +128,15 @@ def test_an_error_is_one_line_and_2(
     assert message in captured.err
     assert len(captured.err.splitlines()) == 1
     assert captured.out == ""
+
+
+def test_a_baseline_that_is_replaced_is_said_so(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = saved(runs)
+    assert capsys.readouterr().err == ""
+    assert run(["baseline", "save", name, str(runs / "bad.json")]) == 0
+    captured = capsys.readouterr()
+    assert re.fullmatch(r"netconsole: replaced quiet of \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", captured.err)
+    assert "variation not known: 1 of 3 runs; save it again from more snapshots" in captured.out
 
 
 def test_a_ticket_carries_the_comparison_in_every_form(runs: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_baseline_holds_a_case_and_a_breakdown_is_one(
         (["sender-vm="], "sender-vm=: names no file"),
         ([f"sender-vm={CASE_A[0]}"], "role: this capture is of receiver-host, not of sender-vm"),
         ([CASE_A[0], CASE_A[0]], "the same file is named twice"),
-        ([CASE_A[0], "--baseline", "nothing"], "nothing: no baseline of this name"),
+        ([CASE_A[0], "--baseline", "nothing"], "nothing: no such file, and no baseline of this name"),
         ([CASE_A[0], "--format", "pdf"], "--format: expected text, md, html, json"),
     ],
 )

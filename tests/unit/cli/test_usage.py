@@ -30,6 +30,8 @@ MANUAL = Path(__file__).parents[3] / "docs/reference/netconsole.1"
         ),
         ("profiles show sumary", '--profile: sumary: unknown profile; did you mean "summary"?'),
         ("probes show kernel_drop", 'netconsole probes show: kernel_drop: unknown probe; did you mean "kernel_drops"?'),
+        ("probes show nix", "netconsole probes show: nix: unknown probe; netconsole probes lists all"),
+        ("snapshot --probe nix", "--probe: nix: unknown probe; netconsole probes lists all"),
         ("snapshot --\x1b[31m", 'unknown option "--\\x1b[31m" (netconsole snapshot --help)'),
     ],
 )

@@ -86,7 +86,7 @@ def test_it_says_what_it_is_good_for(tmp_path: Path) -> None:
     baseline.save("five", files(tmp_path, 1))
     [single] = baseline.summaries(HostData(name="hv-017", kernel="6.12"), None, NOW)
     assert "another kernel: 6.1.0" in single.notes
-    assert "variation not known: 1 of 3 runs" in single.notes
+    assert "variation not known: 1 of 3 runs; save it again from more snapshots" in single.notes
 
 
 @pytest.mark.parametrize(("days", "note"), [(30, "30 days old"), (31, "31 days old: old")])
