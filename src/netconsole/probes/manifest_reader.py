@@ -33,6 +33,7 @@ from netconsole.probes.polarity import POLARITIES, FigureKind, Polarity, polarit
 from netconsole.probes.sentences import texts_by_name, word
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.ledger import LEDGER
+from netconsole_collector.probe.config import MAX_OWN, own_names
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
 SOURCES = ("bpf", "links", "nic", "sockets", "softnet", "protocol_counters", "ovs", "vms", "self")
@@ -82,6 +83,8 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         item.text("says")
         item.texts("programs", choices=[program.name for program in programs])
     knobs = _knobs(root.table("knobs"))
+    if source == "bpf" and len(own := own_names(knobs)) > MAX_OWN:
+        root.wrong("knobs", f"expected at most {MAX_OWN} of the probe's own, found {len(own)}: {', '.join(own)}")
     modes = cast("list[Mode]", probe.texts("modes", ["summary"], MODES))
     if "summary" not in modes:
         probe.wrong("modes", 'expected a list that holds "summary"')

@@ -111,6 +111,11 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
     assert probes.load(make(tmp_path, said)).tables["drops"].value[0].worse == "none"
 
 
+def test_four_knobs_of_its_own_are_the_most_beside_common_ones_and_sets(tmp_path: Path) -> None:
+    four = 'late_us = 10\nb_us = 1\nc_us = 1\nd_us = 1\nvlan = 0\nseen_pct = 100\ninside_devices = "vnet*"'
+    assert len(probes.load(make(tmp_path, GOOD.replace("late_us = 10", four))).knobs) == 9
+
+
 @pytest.mark.parametrize(
     ("old", "new", "key", "said"),
     [
@@ -124,6 +129,7 @@ def test_a_good_manifest_is_read(tmp_path: Path) -> None:
         ("port = 0", "port = 70000", "knobs.port", "0 to 65535"),
         ("late_us = 10", "late = 10", "knobs.late", "unit"),
         ("late_us = 10", "Late_us = 10", "knobs.Late_us", "lower-case"),
+        ("late_us = 10", "a_us = 1\nb_us = 1\nc_us = 1\nd_us = 1\ne_us = 1", "knobs", "at most 4 of"),
         ('"raw_tracepoint:kfree_skb"', '"kfree_skb"', "programs[0].attach[0].point", "KIND:NAME"),
         ("slot = 0", "slot = 32", "counters.drops.slot", "0 to 31"),
         ("slot = 0", 'slot = 0\nmodes = ["detials"]', "counters.drops.modes", 'did you mean "details"?'),
