@@ -134,26 +134,39 @@ int interrupted(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-#ifdef HAVE_virtnet_info_refill
-/* There was no memory to fill the receive ring: refill_work tries again later. It also runs once when a device is opened. Kernels without
- * it (7.x) try again with the next poll, which is counted as exhausted. */
-int refilled(void *ctx)
+/* There was no memory to fill the receive ring. */
+static inline void count_refill(struct virtnet_info *info)
 {
-    struct work_struct *item = NC_PARAMETER(0);
-    struct virtnet_info *info = (void *)item - offsetof(struct virtnet_info, refill.work);
     struct nc_config *config = nc_config_get();
     struct device_row none = {}, *row;
     struct nc_place place = {};
 
     nc_place_of(&place, NC_READ(info, dev));
     if (!config || !nc_place_wanted(config, &place))
-        return 0;
-    nc_count(REFILLS);
+        return;
+    nc_count_shared(REFILLS);
     row = devices.lookup_or_try_init(&place, &none);
     if (row)
         nc_add(&row->refills, 1);
     else
         nc_ledger_add(NC_MAP_FULL);
+}
+
+#ifdef HAVE_virtnet_info_refill
+/* refill_work tries again later. It also runs once when a device is opened. */
+int refilled(void *ctx)
+{
+    struct work_struct *item = NC_PARAMETER(0);
+
+    count_refill((void *)item - offsetof(struct virtnet_info, refill.work));
     return 0;
 }
 #endif
+
+/* Kernels without refill_work (7.x) try again in the next poll: try_fill_recv says that it was in vain. */
+int not_filled(void *ctx)
+{
+    if (!(u8)NC_RESULT)
+        count_refill(NC_PARAMETER(0));
+    return 0;
+}

@@ -84,6 +84,18 @@ def test_queues_of_two_cards(load: Load) -> None:
     assert probe.ledger() == {}
 
 
+@pytest.mark.proves("virtio_guest", "counters.refills", "tables.devices.{device,netns,refills}")
+def test_a_ring_that_is_not_filled_on_kernels_without_a_worker_for_that(load: Load) -> None:
+    probe = load("virtio_guest", {"refilled": "not_filled"})
+    card = Card(probe, "eth0", NETNS)
+    for is_filled in (1, 0x100, 0, 0x101):  # a bool: the bits above it mean nothing
+        # The result is behind the arguments of the function, or of any where this kernel does not have it.
+        probe.run("refilled", card.info, 0, 0, is_filled, 0, 0, is_filled)
+    probe.read()
+    assert [(row["device"], row["refills"]) for row in probe.rows("devices")] == [("eth0", 2)]
+    assert probe.counters()["refills"] == 2
+
+
 @pytest.mark.proves("virtio_guest", "knobs.{device,netns}")
 def test_filters(load: Load) -> None:
     probe = load("virtio_guest", FUNCTIONS)
