@@ -31,6 +31,8 @@ _KVM_RUN = "0xae80"
 _RUNNING = "running"
 """What /proc/PID/task/TID/syscall says of a thread that is on a CPU."""
 _STOPPED = ("T", "t")
+_LITTLE_TICKS = 2
+"""CPU time that a paused machine may take in an interval: QEMU still answers whoever manages it."""
 _STATE, _USER, _SYSTEM, _STARTED = 3 - 3, 14 - 3, 15 - 3, 22 - 3
 """Fields of /proc/PID/stat by their numbers in proc(5), counted from the one after the process name (the third)."""
 _NS_PER_TICK = 1_000_000_000 // 100
@@ -107,14 +109,19 @@ class VmStates:
             return None
         ticks = int(fields[_USER]) + int(fields[_SYSTEM])
         is_stopped = fields[_STATE] in _STOPPED
-        rested, machine.ticks = ticks == machine.ticks, ticks
+        rested = machine.ticks >= 0 and ticks - machine.ticks <= _LITTLE_TICKS
+        machine.ticks = ticks
         gauges: dict[str, int | float | None] = {"stopped": int(is_stopped), "paused": 0}
-        # One that has used CPU time is not paused: so of most machines one file is read, and no thread.
+        # One that has used much CPU time is not paused: so of most machines one file is read, and no thread.
         if machine.halts_in_kvm and rested and not is_stopped:
             gauges["paused"] = self._paused(pid, machine)
         return {"vm": machine.name, "process": f"qemu/{pid}"}, (ticks * _NS_PER_TICK,), gauges
 
     def _paused(self, pid: str, machine: _Machine) -> int | None:
+        """As :meth:`_rests`. It is looked at twice: between two calls of KVM_RUN no thread is in it for a moment."""
+        return self._rests(pid, machine) and self._rests(pid, machine)
+
+    def _rests(self, pid: str, machine: _Machine) -> int | None:
         """1 when none of its threads is in KVM_RUN or on a CPU; None when nobody may know."""
         if machine.thread and self._runs(pid, machine.thread):
             return 0

@@ -58,6 +58,7 @@ def rows(source: VmStates) -> dict[str, Row]:
         ((POLLS, WAITS, IN_KVM_RUN), 0, True, 0),  # its guest sleeps
         ((POLLS, WAITS, "running"), 0, True, 0),
         ((POLLS, WAITS, WAITS), 0, True, 1),
+        ((POLLS, WAITS, WAITS), 2, True, 1),  # QEMU has answered who manages it
         ((POLLS, WAITS, WAITS), 3, True, 0),  # it has used CPU time: a moment between two calls
         ((POLLS, WAITS, WAITS), 0, False, 0),  # no KVM: nobody can tell
         (("", ""), 0, True, None),  # no right to look
@@ -75,6 +76,22 @@ def test_a_machine_is_paused_when_none_of_its_virtual_cpus_is_in_kvm_run(
     else:
         assert again["web"].gauges["paused"] == paused
         assert again["web"].counts["cpu_ns"].delta == ticks * 10_000_000
+
+
+def test_a_moment_between_two_calls_is_no_pause(
+    source: VmStates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Qemu(tmp_path, 500, "web").now(100, POLLS, WAITS)
+    rows(source)
+    has_kvm = source._has_kvm
+
+    def goes_on(pid: str) -> bool:
+        machine.now(100, POLLS, IN_KVM_RUN)
+        return has_kvm(pid)
+
+    monkeypatch.setattr(source, "_has_kvm", goes_on)  # the last that the first look asks
+    machine.now(101, POLLS, WAITS)
+    assert rows(source)["web"].gauges["paused"] == 0
 
 
 def test_a_stopped_process_is_told_from_a_paused_machine(source: VmStates, tmp_path: Path) -> None:
