@@ -158,7 +158,7 @@ def test_a_run_whose_end_was_missed_is_in_the_ledger_and_in_no_row(load: Load) -
 @pytest.mark.proves("tx_kick_path", "tables.queues.{continued_runs,continued_packets}")
 @pytest.mark.parametrize("queued_again", [True, False])
 def test_a_queue_that_is_never_empty_has_no_kicks_and_that_is_no_other_layout(load: Load, queued_again: bool) -> None:
-    """vhost queues its runs itself, and the guest is told not to kick. Without that, runs without kicks are suspicious."""
+    """vhost queues its runs itself, and tells the guest not to kick. Runs without a kick are suspicious otherwise."""
     host = loaded(load)
     tap = host.here
     host.memory.put(tap.tx + QUEUE["used_flags"], bytes([queued_again, 0]))
