@@ -210,3 +210,13 @@ async def test_nothing_in_it_can_be_changed(recording: Path, key: str, said: str
         await one.press(key)
         await one.shows(said)
         assert one.app.screen is one.app.main
+
+
+async def test_the_page_of_a_row_offers_nothing_that_would_change_it(recording: Path) -> None:
+    async with replaying(recording) as one:
+        await one.press("right_curly_bracket")
+        await one.until(at(60))
+        await one.press("tab", "enter")
+        keys = (await one.shows("Esc back")).splitlines()[-1]
+        assert "y copy" in keys and "q quit" in keys
+        assert "investigate" not in keys and "knobs" not in keys

@@ -16,8 +16,22 @@ from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.columns import TableColumn, place
 from netconsole.tui.widgets.ordering import HOLD_S, StableOrder
-from netconsole.tui.widgets.painted import cells, cut, spread
+from netconsole.tui.widgets.painted import cells, cut, folded, spread
 from netconsole.tui.widgets.spark import chart, condense, labelled, spark
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", [""]),
+        ("one", ["one"]),
+        ("one two three", ["one two", "three"]),
+        ("incomparable at all", ["incomparable", "at all"]),
+        ("a 漢字 b", ["a 漢字", "b"]),
+    ],
+)
+def test_a_text_is_folded_at_spaces(text: str, lines: list[str]) -> None:
+    assert folded(text, 7) == lines
 
 
 class TestSpark:

@@ -23,6 +23,7 @@ from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.tui import actions, row_keys
 from netconsole.tui.farewell import describe_end
+from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.drops.places import DropPlaceKey
 from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
@@ -211,7 +212,10 @@ class ConsoleApp(TerminalApp):
             from netconsole.tui import palette
 
             without = self.main.without | palette.outside(self.SCOPES)
-            self.push_screen(HelpScreen(self.main.view.pane, self.manifests, self.main.probe(), self.keys, without))
+            pane = self.main.view.pane
+            with self.scene() as scene:
+                missing = missing_text(scene, pane)
+            self.push_screen(HelpScreen(pane, self.manifests, self.main.probe(), self.keys, without, missing))
 
     def action_knobs(self, probe: str | None = None) -> None:
         from netconsole.tui.screens.knobs import KnobsScreen, knobbed
@@ -360,7 +364,9 @@ class ConsoleApp(TerminalApp):
         if isinstance(self.screen, DetailScreen):
             self.screen.turn_to(subject)
         else:
-            self.push_screen(DetailScreen(subject, lambda: self.pause, self.session.kind, time.monotonic))
+            self.push_screen(
+                DetailScreen(subject, lambda: self.pause, self.session.kind, time.monotonic, self.main.without)
+            )
 
     async def on_detail_screen_wanted(self, message: DetailScreen.Wanted) -> None:
         """A key of the main screen was pressed on a page above it."""
@@ -392,7 +398,7 @@ class ConsoleApp(TerminalApp):
         watched, subject = self.watched, self.subject()
         investigator = watched.investigator
         if subject is None or investigator is None:
-            self.say("choose a row of a live session first", "look")
+            self.say("choose a row first" if subject is None else "no row can be investigated here", "look")
             return
         with self.scene() as scene:
             wanted = row_keys.investigable(scene, subject)

@@ -145,12 +145,12 @@ def test_the_list_of_places_and_its_title() -> None:
     title, rows = listed(
         dropping(("eth0", "suspicious", 3, 1500), ("eth1", "benign", 9, 90), ("eth2", "unknown", 0, 7))
     )
-    assert title == "Where packets die · 3/s lost, 1\u202f507 in total, at 2 places"
+    assert title == "Where packets die · 3 packets/s lost, 1\u202f507 in total, at 2 places"
     assert [row[:3] for row in rows] == [["!", "3", "1\u202f500"], ["?", "0", "7"], ["ok", "9", "90"]]
     assert [row[3].endswith(device) for row, device in zip(rows, ("eth0", "eth2", "eth1"), strict=True)] == [True] * 3
     assert {row[5] for row in rows} == {"–"}
     title, rows = listed(dropping(("eth0", "suspicious", 3, 1500), lost=2))
-    assert title == "Where packets die · ≥3/s lost, ≥1\u202f500 in total, at 1 place"
+    assert title == "Where packets die · ≥3 packets/s lost, ≥1\u202f500 in total, at 1 place"
     assert rows[0][1:3] == ["≥3", "≥1\u202f500"]
 
 
@@ -158,7 +158,7 @@ def test_where_nothing_died_it_is_said_who_looked() -> None:
     assert places._note(scene()) == "nothing is measured yet"
     assert places._note(scene(state=dropping())) == "nothing has died so far, by 1 sources"
     title, rows = listed(dropping())
-    assert title == "Where packets die · 0/s lost, 0 in total, at 0 places" and rows == []
+    assert title == "Where packets die · 0 packets/s lost, 0 in total, at 0 places" and rows == []
 
 
 def test_the_trend_of_a_place_is_that_of_its_largest_row_and_it_dims_when_it_stands_still() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from netconsole.findings.incidents import Incidents
 from netconsole.findings.matches import matches
 from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue as probes
@@ -12,7 +15,8 @@ from netconsole.telemetry.frames import Count
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.common.tables import table_block
 from netconsole.tui.panes.ovs import pane as ovs
-from netconsole.tui.scene.scene import STANDS_STILL, Scene, Subject
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.silent import STANDS_STILL
 from netconsole.tui.widgets.columns import TableRow, place
 from tests.support.fake_collector import Scenario
 from tests.support.tui import switch_scenes as made
@@ -87,7 +91,8 @@ def test_the_trap_of_no_handler_is_named_before_anything_is_lost() -> None:
     assert texts(ovs.health_rows(scene))[0]["state"] == "!! no handler"
     title = ovs.health_block(FLOWS).title(scene)
     assert title == "Open vSwitch · ovs-system: no handler is registered: every new flow is lost"
-    told = page(scene, ovs.health_rows(scene)[0].key)
+    findings = Incidents(scene.manifests, PROFILE.budget).update(scene.state, scene.connection)
+    told = page(replace(scene, findings=findings), ovs.health_rows(scene)[0].key)
     assert "restart it" in told
 
 
@@ -132,7 +137,7 @@ def test_what_is_wrong_stands_out_the_trap_by_its_name() -> None:
     windows = Windows(scene.manifests)
     windows.update(scene.state)
     found = matches(scene.state, scene.manifests, windows)
-    said = {match.sentence(match.value, None, False, False): match.level for match in found}
+    said = {match.sentence(match.value, None, False, False, False): match.level for match in found}
     assert said["ovs-system: no handler is registered, so every new flow is lost"] == "!!"
     assert said["vnet9: no handler is registered (ENOTCONN), all 5 upcalls/s are lost, ovs-system"] == "!!"
     assert said["vnet1: 10 upcalls/s get no answer, ovs-system"] == "!!"
@@ -278,4 +283,4 @@ def test_a_host_without_open_vswitch_says_so_in_one_sentence() -> None:
 def test_a_profile_without_it_names_the_one_that_has_it() -> None:
     scene = scene_of(Scenario().hello())
     said = catalogue.missing(scene, catalogue.panes(scene.manifests, ())["ovs"])
-    assert "start with --profile ovs" in said
+    assert said == f"Open vSwitch: not in profile summary; profile ovs has it. {catalogue.DOCTOR}"

@@ -148,4 +148,4 @@ def test_local_traffic_is_shown_beside_what_crosses() -> None:
 def test_a_profile_without_it_names_the_one_that_has_it() -> None:
     scene = scene_of(Scenario().hello())
     said = catalogue.missing(scene, catalogue.panes(scene.manifests, ())["path"])
-    assert "start with --profile latency" in said
+    assert said == f"Path: not in profile summary; profile latency has it. {catalogue.DOCTOR}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import shipped
@@ -12,6 +14,7 @@ from netconsole.telemetry.tables import RowKey
 from netconsole.tui.panes.common.tables import Block, table_block
 from netconsole.tui.panes.drops import places
 from netconsole.tui.scene.scene import Scene
+from netconsole.tui.widgets.columns import place
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession
 
@@ -102,8 +105,19 @@ def test_a_row_has_the_level_of_the_incident_that_it_proves_as_long_as_that_goes
         levels = [one.cells["level"].text for one in died.rows(scene)]
         return [(one["class"].text, one["device"].text) for one in rows], levels, died.title(scene)
 
-    quiet = [("ok", "eth0"), ("ok", "eth1")], ["ok", "ok"], "Where packets die · 0/s lost, 0 in total, at 0 places"
+    quiet = (
+        [("ok", "eth0"), ("ok", "eth1")],
+        ["ok", "ok"],
+        "Where packets die · 0 packets/s lost, 0 in total, at 0 places",
+    )
     assert marks() == marks(proving(key, ended_ns=2)) == quiet
     assert marks(proving(key)) == (
-        [("!!", "eth1"), ("ok", "eth0")], ["!!", "ok"], "Where packets die · 1/s lost, ≥1 in total, at 1 place"
+        [("!!", "eth1"), ("ok", "eth0")], ["!!", "ok"], "Where packets die · 1 packets/s lost, ≥1 in total, at 1 place"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "least"), [(118, ("rx_bytes", "total", "tx_drops")), (78, ("rx_bytes",)), (38, ())])
+def test_links_show_what_a_queue_drops_and_in_which_namespace_at_any_width(width: int, least: tuple[str, ...]) -> None:
+    block = table_block(shipped("link_rates"), "links")
+    shown = {placed.column.name for placed in place(block.columns, width) if placed.width}
+    assert {"device", "netns", "qdisc_drops", *least} <= shown

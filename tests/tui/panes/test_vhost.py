@@ -185,7 +185,7 @@ def test_it_is_said_why_there_are_no_times_of_interrupts(host: tuple[Host, Playe
     session.state.probes["irq_path"].status = "unsupported"
     assert vhost.block().title(scene_of(session)).endswith(" · irq: irq_path unsupported")
     del session.state.probes["irq_path"]
-    assert vhost.block().title(scene_of(session)).endswith(" · irq: start with --probe irq_path")
+    assert vhost.block().title(scene_of(session)).endswith(" · irq: profile vhost has it")
 
 
 def test_a_kept_table_tells_the_same_as_a_new_one() -> None:
@@ -210,7 +210,7 @@ def test_without_the_interrupt_path_the_rest_is_shown(host: tuple[Host, PlayedSe
     assert first["to_guest"] == "1.00k"
     page = page_of(without, 0, 0)
     heading = page.index("  Stages from the tap to the guest's interrupt, since attached")
-    assert page[heading + 1] == "  irq_path: not in profile summary; start with --probe irq_path"
+    assert page[heading + 1] == "  irq_path: not in profile summary"
 
 
 def page_of(scene: Scene, vm: int, queue: int, width: int = 150) -> list[str]:
@@ -261,5 +261,5 @@ def test_where_nothing_can_run_the_pane_says_so_and_what_remains() -> None:
     said = catalogue.missing(scene, catalogue.panes(scene.manifests, NAMES)["vhost"])
     assert said == (
         f"vhost_queues, tun_queues, irq_path, tx_kick_path are unsupported: {why}. "
-        f"Not tried: virtio_guest (--probe virtio_guest). {catalogue.DOCTOR}"
+        f"Not tried: virtio_guest. {catalogue.DOCTOR}"
     )

@@ -15,12 +15,14 @@ from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.watched import WatchedHost
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, console, screen_text
 from tests.support.tui.running import Running, running_as
 from tests.support.tui.scenes import HOSTILE, PROBE_DIRECTORY, attached, host
+from tests.support.tui.vhost_scenes import Host
 
 SIZES = [(120, 40), (80, 24), (40, 12), (20, 6), (200, 60)]
 
@@ -266,3 +268,30 @@ async def test_a_key_can_be_given_to_another_action() -> None:
             await pilot.press(key)
             steps.append(app.pause.step)
         assert steps == ["live", "order"]
+
+
+async def test_help_of_an_empty_pane_says_what_the_pane_says() -> None:
+    async with running() as one:
+        one.app.watched.manifests = load_all()
+        await one.main.renew(panes(load_all(), one.app.watched.probes_here()))
+        said = "Path: not in profile summary; profile latency has it."
+        assert said in await one.press("9")
+        assert said in await one.press("question_mark")
+        assert "no probe here times them" not in one.text()
+
+
+async def test_help_of_a_pane_that_measures_does_not_say_that_nothing_does() -> None:
+    async with running(PlayedSession(Host(1, 1).interval({(0, 0)}))) as one:
+        one.app.watched.manifests = load_all()
+        await one.main.renew(panes(load_all(), one.app.watched.probes_here()))
+        assert "vhost queues, worst first" in await one.press("2")
+        assert "No vhost queues" not in await one.press("question_mark")
+
+
+async def test_tabs_say_which_table_is_marked() -> None:
+    async with running(size=(80, 24)) as one:
+        line = one.text().splitlines()[2]
+        assert "Sockets !!" in line and "Drops !" in line and "Softirq   Links" in line
+        await one.pilot.resize_terminal(46, 24)
+        line = (await one.play()).splitlines()[2]
+        assert line.strip() == "Drops ! 1 of 5; Tab: next; !! Sockets (3)"

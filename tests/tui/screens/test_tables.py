@@ -182,3 +182,15 @@ async def test_z_gives_a_table_all_lines_and_takes_them_back() -> None:
         assert [title for title in titles if title in alone] == ["Drops ·"]
         whole = await one.press("z")
         assert all(title in whole for title in titles)
+
+
+async def test_what_is_said_without_rows_takes_the_lines_that_are_free() -> None:
+    async with running() as one:
+        await one.press("4")
+        table = one.table("kernel_drops-drops")
+        words = [f"word{place}" for place in range(60)]
+        table.show([], now_s=0.0, note=" ".join(words))
+        assert [word for word in words if word not in table.text().split()] == []
+        table.show([], now_s=0.0, note=" ".join(words * 50))
+        lines = table.text().splitlines()
+        assert len(lines) == table.size.height and lines[-1].endswith("…")

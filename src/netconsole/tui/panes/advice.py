@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from netconsole.base import figure
 from netconsole.findings.incident import Incident, told
-from netconsole.findings.rules import commands, fits, supersedes
-from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowState
@@ -27,6 +26,8 @@ _NAMES = (
     ("", "reason"),
 )
 """Labels that a title says, with the word before each, in this order."""
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
+"""Where one sentence of a hint ends and the next begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +44,11 @@ def incidents(scene: Scene, subject: Subject) -> list[Incident]:
 
 
 def advice(scene: Scene, subject: Subject) -> Advice:
-    """The advice of the findings that the row proves; without any, of the rules that would speak of it."""
+    """Of each finding that the row proves the most telling hint, and all commands. Nothing without a finding."""
     found = incidents(scene, subject)
-    if found:
-        texts = dict.fromkeys(text for one in found for text in one.next)
-        lines = dict.fromkeys(line for one in found for line in one.commands)
-        return Advice(tuple(texts), tuple(lines))
-    manifest = scene.manifests.get(subject.probe.removesuffix(SUFFIX))
-    row = row_of(scene, subject)
-    if manifest is None or row is None:
-        return Advice()
-    rules = _rules(manifest, subject, row)
-    texts = dict.fromkeys(rule.next for rule in rules if rule.next)
-    return Advice(tuple(texts), tuple(dict.fromkeys(line for rule in rules for line in commands(rule, row.labels))))
+    here = _names_of(scene, subject)
+    hints = dict.fromkeys(hint for one in found if (hint := _hint(one, here)))
+    return Advice(tuple(hints), tuple(dict.fromkeys(line for one in found for line in one.commands)))
 
 
 def elsewhere(scene: Scene, subject: Subject) -> list[Subject]:
@@ -127,22 +120,20 @@ def row_of(scene: Scene, subject: Subject) -> RowState | HistogramState | None:
     return None
 
 
-def _rules(manifest: Manifest, subject: Subject, row: RowState | HistogramState) -> Sequence[FindingSpec]:
-    """Of each value of the row that is not nothing, the one rule that says most."""
-    best: dict[str, FindingSpec] = {}
-    for rule in manifest.findings:
-        of_it = rule.table == subject.name and bool(rule.histogram) == (subject.kind == "histogram")
-        if not of_it or not fits(rule, row.labels) or not _has(row, rule.value):
-            continue
-        known = best.get(rule.value)
-        if known is None or supersedes(rule.level, known.level):
-            best[rule.value] = rule
-    return list(best.values())
+def _hint(one: Incident, here: Collection[str]) -> str:
+    """What its most specific finding advises, but for sentences that send the reader to the table where he is."""
+    for text in one.next:
+        kept = [part for part in _SENTENCES.split(text) if not any(name in part for name in here)]
+        if kept:
+            return " ".join(kept)
+    return ""
 
 
-def _has(row: RowState | HistogramState, value: str) -> bool:
-    """Whether there is anything of the value: advice on what did not happen is noise."""
-    return not isinstance(row, RowState) or bool(row.total(value) or row.gauges.get(value))
+def _names_of(scene: Scene, subject: Subject) -> list[str]:
+    """How hints name the table of a row: by its tab."""
+    manifest = scene.manifests.get(subject.probe.removesuffix(SUFFIX))
+    places = manifest.panes if manifest is not None else ()
+    return [f"table {place.tab} of" for place in places if place.name in ("", subject.name)]
 
 
 def _is_said(value: object) -> bool:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from netconsole.base import figure
 from netconsole.probes.manifest import Manifest, PlaceSpec
 from netconsole.telemetry.state import ProbeState
 from netconsole.tui.panes import drawn
@@ -17,6 +16,7 @@ from netconsole.tui.panes.cost import pane as cost
 from netconsole.tui.panes.drops import balance, places
 from netconsole.tui.panes.overview import against_baseline, stands_out
 from netconsole.tui.scene.scene import Scene, reason
+from netconsole.tui.scene.silent import why_absent
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,11 @@ def missing(scene: Scene, pane: Pane) -> str:
     told = _refusal(states)
     idle = [name for name in pane.probes if name in scene.manifests and name not in scene.state.probes]
     if idle and not told:
-        way_in = f"--profile {pane.profile}" if pane.profile else f"--probe {idle[0]}"
-        told = f"{pane.title}: not in profile {figure.safe(scene.profile.name)}; start with {way_in}."
-    elif idle:
-        told += f" Not tried: {', '.join(idle)} (--probe {idle[0]})."
+        told = f"{pane.title}: {why_absent(scene, idle[0], pane.profile)}."
+    if scene.replay is not None:
+        return told or pane.missing
+    if idle and states:
+        told += f" Not tried: {', '.join(idle)}."
     return f"{told or pane.missing} {DOCTOR}"
 
 

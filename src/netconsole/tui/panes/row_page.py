@@ -63,7 +63,6 @@ def _joined(scene: Scene, manifest: Manifest, subject: Subject, width: int) -> I
 
 
 def _title(scene: Scene, manifest: Manifest, state: ProbeState, subject: Subject) -> Iterator[Line]:
-    word, tone = state_word(state)
     what = manifest.title
     if subject.kind == "table":
         what = manifest.tables[subject.name].title or what
@@ -71,8 +70,16 @@ def _title(scene: Scene, manifest: Manifest, state: ProbeState, subject: Subject
         what = manifest.histograms[subject.name].title or what
     who = advice.named(scene, subject)
     told = f" {what}: {who}" if who else f" {what}"
-    yield [(f"{told}  ", "strong"), (f"{manifest.name}, mode {state.mode}, ", "dim"), (word, tone)]
+    yield [(f"{told}  ", "strong"), *_probe_runs(manifest, state)]
     yield []
+
+
+def _probe_runs(manifest: Manifest, state: ProbeState) -> list[Piece]:
+    """That the probe runs, or what it does instead. Not with the word ok, which looks like that of the row."""
+    word, tone = state_word(state)
+    is_well = state.status == "attached"
+    does: list[Piece] = [(" runs", "dim")] if is_well else [(" ", "dim"), (word, tone)]
+    return [(f"probe {manifest.name}", "dim"), *does, (f", mode {state.mode}", "dim")]
 
 
 def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:

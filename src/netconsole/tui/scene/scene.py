@@ -115,24 +115,6 @@ def state_word(state: ProbeState) -> tuple[str, Tone]:
     return said(level, word), LEVEL_TONES[level] if level else "look"
 
 
-STANDS_STILL = "counters alone: rows do not change"
-"""Shown for the tables of a probe in mode counters."""
-
-
-def why_silent(scene: Scene, probe: str) -> str:
-    """One sentence for a table without rows: what its probe does, or why it cannot run and what would help."""
-    state = scene.state.probes.get(probe)
-    if state is None or state.status == "off":
-        return f"{probe}: not in profile {figure.safe(scene.profile.name)}; start with --probe {probe}"
-    if state.measuring and state.mode == "counters":
-        return STANDS_STILL
-    if state.measuring:
-        return "nothing seen yet" if not state.counters and not state.tables else "nothing so far"
-    if not state.settled:
-        return f"{probe}: {state.status}; first figures 1 s after it is attached"
-    return f"{probe} {state.status}: {reason(state)}"
-
-
 def reason(state: ProbeState) -> str:
     """Why a probe does not run as it should, and what would help, in one line. Empty when it runs."""
     parts = [figure.safe(part) for part in (state.why, state.help) if part]

@@ -32,13 +32,24 @@ class DetailScreen(OverScreen):
             super().__init__()
             self.action = action
 
-    def __init__(self, subject: Subject, pause: Callable[[], Pause], kind: str, now_s: Callable[[], float]) -> None:
-        """``pause``, ``kind`` and ``now_s`` are what the header says of the session."""
+    def __init__(
+        self,
+        subject: Subject,
+        pause: Callable[[], Pause],
+        kind: str,
+        now_s: Callable[[], float],
+        without: frozenset[str] = frozenset(),
+    ) -> None:
+        """``pause``, ``kind`` and ``now_s`` are what the header says of the session.
+
+        ``without``: actions that the footer leaves out because they cannot be used here.
+        """
         super().__init__()
         self.subject = subject
         self._pause = pause
         self._kind = kind
         self._now_s = now_s
+        self._without = without
         self._others: Sequence[Subject] = ()
         self._came_from: list[Subject] = []
 
@@ -50,13 +61,21 @@ class DetailScreen(OverScreen):
         return row_page.lines(scene, self.subject, width)
 
     def keys(self) -> Line:
-        pairs = [("Esc", "back"), ("i", "investigate"), ("y", "copy")]
-        if self._others:
-            pairs.append(("Enter", "what also shows it"))
-        pairs += [("e", "knobs"), ("s", "snapshot"), ("?", "help"), ("q", "quit")]
+        others = [("", "Enter", "what also shows it")] if self._others else []
+        keys = [
+            ("", "Esc", "back"),
+            ("investigate", "i", "investigate"),
+            ("copy", "y", "copy"),
+            *others,
+            ("knobs", "e", "knobs"),
+            ("snapshot", "s", "snapshot"),
+            ("help", "?", "help"),
+            ("quit", "q", "quit"),
+        ]
         pieces: list[Piece] = []
-        for key, word in pairs:
-            pieces += [(f" {key}", "key"), (f" {word} ", "dim")]
+        for action_id, key, word in keys:
+            if action_id not in self._without:
+                pieces += [(f" {key}", "key"), (f" {word} ", "dim")]
         return pieces
 
     # ---- actions

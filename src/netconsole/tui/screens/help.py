@@ -22,11 +22,12 @@ class HelpScreen(OverScreen):
         probe: str | None,
         keymap: Mapping[str, str],
         without: Collection[str],
+        missing: str,
     ) -> None:
-        """``without``: ids of the actions that cannot be used in this console."""
+        """``without``: ids of the actions that cannot be used in this console; ``missing``: why the pane is empty."""
         super().__init__()
         names = [name for name in pane.probes if name in manifests] if probe is None else [probe]
-        self._lines = help_pane.lines(pane.name, pane.missing, [manifests[name] for name in names], keymap, without)
+        self._lines = help_pane.lines(pane.name, missing, [manifests[name] for name in names], keymap, without)
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
         return self._lines

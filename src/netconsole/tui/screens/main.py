@@ -13,7 +13,6 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
-from netconsole.base import figure
 from netconsole.tui import actions
 from netconsole.tui.panes.catalogue import Pane, left_out
 from netconsole.tui.panes.catalogue import missing as missing_text
@@ -26,7 +25,7 @@ from netconsole.tui.screens.pane_view import SIDE_BY_SIDE_COLUMNS, PaneView
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
-from netconsole.tui.widgets.painted import Line, Piece, cells, cut
+from netconsole.tui.widgets.painted import Line, Piece, cells, cut, folded
 
 FULL_COLUMNS, FULL_LINES = 80, 24
 """On a smaller terminal the cost strip is left out, and the last line says what is hidden."""
@@ -110,7 +109,7 @@ class MainScreen(Screen[None]):
         return placed.block.probe if placed is not None else None
 
     def say(self, text: str, tone: Tone = "") -> None:
-        """Shows a message instead of the keys in the footer, until the next message. "" shows the keys again."""
+        """Shows a message instead of the keys in the footer, until the next key or message. "" shows the keys again."""
         self._message = (text, tone) if text else None
         if self.is_mounted:
             self._footer()
@@ -237,6 +236,8 @@ class MainScreen(Screen[None]):
         self._close_filter()
 
     def on_key(self, event: events.Key) -> None:
+        if self._message is not None:
+            self.say("")  # it was read; the keys come back before this one may say something else
         if event.key == "escape" and isinstance(self.focused, Input):
             event.stop()
             event.prevent_default()
@@ -337,13 +338,5 @@ def _cost_lines(scene: Scene, width: int, lines: int) -> list[Line]:
 
 
 def _wrapped(text: str, width: int) -> list[Line]:
-    if not text:
-        return []
-    lines: list[Line] = [[("", "")]]
-    current = " "
-    for word in text.split():
-        if figure.width(current) + figure.width(word) + 1 >= width:
-            lines.append([(current, "")])
-            current = " "
-        current += word + " "
-    return [*lines, [(current, "")]]
+    lines: list[Line] = [[(f" {line}", "")] for line in folded(text, width - 2)] if text else []
+    return [[], *lines] if lines else []

@@ -40,7 +40,7 @@ class OverScreen(Screen[None]):
         return [(" Esc", "key"), (" back  ", "dim"), ("↑ ↓", "key"), (" scroll  ", "dim")]
 
     def say(self, text: str, tone: Tone = "") -> None:
-        """Shows a message instead of the keys, until the next one. "" shows the keys again."""
+        """Shows a message instead of the keys, until the next key or message. "" shows the keys again."""
         self._message = (text, tone) if text else None
         self._footer()
 
@@ -69,6 +69,10 @@ class OverScreen(Screen[None]):
         self.query_one("#over-header", Lines).show(heading)
         self.query_one(Reader).show(lines)
         self._footer()
+
+    def on_key(self) -> None:
+        if self._message is not None:
+            self.say("")
 
     def on_resize(self) -> None:
         self.app.call_later(self.app.run_action, "redraw")

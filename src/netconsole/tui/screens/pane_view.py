@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from netconsole.findings.match import RANK, Level
 from netconsole.tui.panes.catalogue import Pane, PlacedBlock, left_out
-from netconsole.tui.scene.scene import Scene
+from netconsole.tui.panes.common.tables import Block
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
-from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.look import LEVEL_TONES
 from netconsole.tui.widgets.painted import Line, Piece, cells, cut
 
 SIDE_BY_SIDE_COLUMNS = 110
@@ -112,7 +115,7 @@ class PaneView(Vertical):
             self._share(wanted[0], wanted[1])
         if self.one_at_a_time:
             # A pane that has just come to the front does not know its own size yet.
-            self.tabs.show(self._tab_line(self.size.width or self.app.size.width))
+            self.tabs.show(self._tab_line(self.size.width or self.app.size.width, table_levels(scene, self.blocks)))
 
     def _share(self, first: int, chosen: int) -> None:
         """Gives the first table the lines that it needs, as far as the table below it leaves them free."""
@@ -120,16 +123,39 @@ class PaneView(Vertical):
         lines = max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0))
         self.query(".row").first().styles.height = lines
 
-    def _tab_line(self, width: int) -> Line:
+    def _tab_line(self, width: int, levels: Mapping[str, Level]) -> Line:
+        """The tabs, those of tables where something stands out marked. Too many: the one in front, and the marked."""
         names = [(p.tab, p.block.name) for p in self.blocks][1 if self.answer_first else 0 :]
         pieces: list[Piece] = [(" ", "")]
         for tab, name in names:
-            tone: Tone = "here" if name == self.active else ""
-            pieces += [(f" {tab} ", tone), (" ", "")]
+            pieces += [(f" {tab} ", "here" if name == self.active else ""), *_mark(levels.get(name)), (" ", "")]
         if cells(pieces) > width:
             at = next((place for place, (_, name) in enumerate(names) if name == self.active), 0)
-            pieces = [(f" {names[at][0]} ", "here"), (f" {at + 1} of {len(names)}; Tab: next", "dim")]
+            tab, name = names[at]
+            pieces = [(f" {tab} ", "here"), *_mark(levels.get(name)), (f" {at + 1} of {len(names)}; Tab: next", "dim")]
+            others = [(levels[name], tab, place) for place, (tab, name) in enumerate(names, 1) if name in levels]
+            for level, tab, place in sorted(others, key=lambda one: RANK[one[0]]):
+                if place != at + 1:
+                    pieces += [("; ", "dim"), *_mark(level), (f" {tab} ({place})", "")]
         return cut(pieces, width)
+
+
+def table_levels(scene: Scene, blocks: Sequence[PlacedBlock]) -> dict[str, Level]:
+    """The worst level of what stands out now, by the block that has its proof."""
+    found = {placed.block.name: _levels_in(scene, placed.block) for placed in blocks}
+    return {name: min(levels, key=RANK.__getitem__) for name, levels in found.items() if levels}
+
+
+def _levels_in(scene: Scene, block: Block) -> list[Level]:
+    """The levels of the rows of a block. Of one that is drawn in a way of its own, the rows have to be asked."""
+    of_probe = {row: level for row, level in scene.marks.items() if row.probe == block.probe}
+    if not of_probe or block.name.startswith(f"{block.probe}-"):
+        return [level for row, level in of_probe.items() if block.name == f"{row.probe}-{row.name}"]
+    return [level for row in block.rows(scene) if (level := of_probe.get(cast(Subject, row.key)))]
+
+
+def _mark(level: Level | None) -> list[Piece]:
+    return [] if level is None else [(level, LEVEL_TONES[level])]
 
 
 def _table(placed: PlacedBlock) -> LineTable:

@@ -18,7 +18,7 @@ from netconsole.tui import actions
 from netconsole.tui.widgets.columns import Cell, PlacedColumn, TableColumn, TableRow, chosen, place
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.ordering import StableOrder
-from netconsole.tui.widgets.painted import Line, Painted, Piece
+from netconsole.tui.widgets.painted import Line, Painted, Piece, folded
 from netconsole.tui.widgets.spark import labelled
 
 _TITLE_LINES = 1
@@ -86,8 +86,8 @@ class LineTable(Painted, can_focus=True):
 
     @property
     def cursor_key(self) -> Hashable | None:
-        """The key of the row under the cursor. None while the table is empty."""
-        return self._cursor
+        """The key of the row under the cursor. None while the table is empty, or the filter leaves no row."""
+        return self._cursor if self._keys else None
 
     @property
     def keys(self) -> list[Hashable]:
@@ -153,9 +153,9 @@ class LineTable(Painted, can_focus=True):
         self.action_cursor(end * len(self._keys))
 
     def action_open(self) -> None:
-        if self._cursor is not None:
+        if self.cursor_key is not None:
             self._chosen = True
-            self.post_message(self.Opened(self, self._cursor))
+            self.post_message(self.Opened(self, self.cursor_key))
 
     def action_sort(self, step: int) -> None:
         """Sorts by the next or the previous visible column. After the last column, the given order is used again."""
@@ -200,15 +200,19 @@ class LineTable(Painted, can_focus=True):
         index = self._top + y - self._body_top()
         if index < len(self._keys):
             return self._row_line(self._rows[self._keys[index]], width)
-        if index == 0:
-            note = "nothing matches the filter; Esc shows all" if self.filter else self.note
-            return [(figure.fit(f" {note}", width), "dim")]
-        return [(" " * width, "")]
+        if self._keys:
+            return [(" " * width, "")]
+        return [(figure.fit(f" {self._note_line(index, width)}", width), "dim")]
 
     def highlighted(self) -> int | None:
         if not self._keys or not self.has_focus:
             return None
         return self._body_top() + self._cursor_index - self._top
+
+    def _note_line(self, index: int, width: int) -> str:
+        """A line of what is said without rows. What has no room in the last line is cut there."""
+        lines = folded("nothing matches the filter; Esc shows all" if self.filter else self.note, width - 1)
+        return " ".join(lines[index:]) if index == self._body_lines() - 1 else "".join(lines[index : index + 1])
 
     def _arrange(self, fresh: bool = False) -> None:
         matching = [row for row in self._all if not self.filter or row.contains(self.filter)]

@@ -97,6 +97,18 @@ def cut(line: Line, width: int) -> Line:
     return kept
 
 
+def folded(text: str, width: int) -> list[str]:
+    """A text in lines of at most this many columns, broken at spaces. A longer word has a line of its own."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if figure.width(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
 def _segments(line: Line, highlighted: bool) -> list[Segment]:
     """Joins neighbouring pieces of the same style to one segment: fewer styles cost fewer bytes."""
     if highlighted:

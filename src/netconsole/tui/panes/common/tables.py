@@ -15,7 +15,8 @@ from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey,
 from netconsole.telemetry.words import URGENCY
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
-from netconsole.tui.scene.scene import Scene, Subject, why_silent
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
@@ -115,7 +116,8 @@ def _why_not_in_mode(scene: Scene, probe: str, modes: Sequence[Mode]) -> str:
     state = scene.state.probes.get(probe)
     if state is None or not state.measuring or state.mode in modes:
         return ""
-    return f"not watched in mode {state.mode}, to save cost; it is in mode {' and '.join(modes)}"
+    way_out = "" if scene.replay is not None else f"; press e and set {probe} to {' or '.join(modes)}"
+    return f"not watched in mode {state.mode}, to save cost{way_out}"
 
 
 def _quiet(scene: Scene, probe: str, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netconsole.base import figure
 from netconsole.budget.spending import (
+    MIN_PACKETS_PER_S,
     PACKETS_PROBE,
     Limit,
     Spending,
@@ -11,6 +12,7 @@ from netconsole.budget.spending import (
     machine_before_pct,
     machine_change_pct,
     memory_kb,
+    packets_per_s,
     spendings,
     user_cpu_pct,
     worst,
@@ -34,6 +36,7 @@ _TITLES: dict[Limit, str] = {
     "memory_mb": "memory",
     "events_per_s": "events",
 }
+_FEW = figure.count(round(MIN_PACKETS_PER_S))
 _UNITS: dict[Limit, str] = {
     "kernel_cpu_pct": " %",
     "ns_per_packet": " ns",
@@ -88,10 +91,10 @@ def strip(scene: Scene) -> list[list[Piece]]:
     return [
         *(_group(scene, one) for one in found if one.measured is not None),
         *missed,
-        *(_group(scene, one) for one in found if one.measured is None),
         [("statistics on ", "dim"), (f"{_whole(duty_pct(state))} %", "")],
         _idle(scene),
         [("to terminal ", "dim"), (figure.rate(scene.output.bytes_per_s, "B"), "")],
+        *(_group(scene, one) for one in found if one.measured is None),
     ]
 
 
@@ -120,7 +123,7 @@ def rows(scene: Scene) -> list[TableRow]:
     duty = duty_pct(state)
     notes: dict[Limit, str] = {
         "kernel_cpu_pct": _kernel_note(scene),
-        "ns_per_packet": _packet_note(scene),
+        "ns_per_packet": _why_no_packets(scene) or "kernel time per received packet",
         "user_cpu_pct": f"{_ours(scene)}, of one core",
         "memory_mb": _ours(scene),
         "events_per_s": "samples sent by the probes",
@@ -176,18 +179,25 @@ def _group(scene: Scene, one: Spending) -> list[Piece]:
     about = "≈ " if one.name in ("kernel_cpu_pct", "ns_per_packet") and scene.state.kernel_cpu_estimated else ""
     if one.name == "kernel_cpu_pct" and scene.state.kernel_cpu_calibrated:
         about = "calibrated ≈ "
-    unit = _UNITS[one.name]
-    now = _digits(one, one.measured)
-    pieces: list[Piece] = [(f"{_TITLES[one.name]} ", "dim"), (f"{about if one.measured is not None else ''}{now}", "")]
+    title: Piece = (f"{_TITLES[one.name]} ", "dim")
+    if one.name == "ns_per_packet" and (why := _why_no_packets(scene)):
+        return [title, (why, "")]
+    if one.measured is None:
+        about = ""
     if one.limit is None:
-        return [*pieces, (unit, "")]
+        return [title, (f"{about}{_figure(one, one.measured)}", "")]
+    # The unit once, where both figures have the same one.
+    now = _figure(one, one.measured) if one.name == "ns_per_packet" else _digits(one, one.measured)
+    pieces: list[Piece] = [title, (f"{about}{now}", "")]
     word = "starting" if _is_starting(scene) else one.word
     # The word alone: the headline has its level, and the line has no room to say it of each cost.
     said: list[Piece] = [] if word == "starting" else [(f" {word}", TONES[word])]
-    return [*pieces, (f" of {_digits(one, one.limit)}{unit}", "dim"), *said]
+    return [*pieces, (f" of {_figure(one, one.limit)}", "dim"), *said]
 
 
 def _figure(one: Spending, value: float | None) -> str:
+    if one.name == "ns_per_packet" and value is not None:
+        return figure.duration(value if value is one.limit else round(value))
     return f"{_digits(one, value)}{_UNITS[one.name]}"
 
 
@@ -252,10 +262,12 @@ def _whole(percent: float | None) -> str:
     return figure.UNKNOWN if percent is None else f"{percent:.0f}"
 
 
-def _packet_note(scene: Scene) -> str:
+def _why_no_packets(scene: Scene) -> str:
+    """Why the time per packet is not known; empty when it may be."""
     if PACKETS_PROBE not in scene.state.probes:
-        return f"unknown without the probe {PACKETS_PROBE}"
-    return "kernel time per received packet"
+        return f"not known without the probe {PACKETS_PROBE}"
+    rate = packets_per_s(scene.state)
+    return "" if rate is None or rate >= MIN_PACKETS_PER_S else f"not known below {_FEW} packets/s"
 
 
 def _action(scene: Scene) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from netconsole.base import figure
+from netconsole.profile.escalation_rules import SUFFIX
+from netconsole.telemetry.costs import ProgramCost
 from netconsole.telemetry.ledger import UNSEEN
 from netconsole.telemetry.state import ProbeState
 from netconsole.tui.panes.common.tables import Block
@@ -52,10 +54,10 @@ def programs_block() -> Block:
 
 
 def program_rows(scene: Scene) -> list[TableRow]:
-    """Programs, the costliest first."""
-    pairs = [(probe, program) for probe in scene.state.probes.values() for program in probe.cost.programs.values()]
+    """The programs that run, the costliest first."""
+    running = [(probe, program) for probe in scene.state.probes.values() for program in _running(scene, probe)]
     rows = []
-    for probe, program in sorted(pairs, key=lambda pair: -(pair[1].cpu_pct or 0.0)):
+    for probe, program in sorted(running, key=lambda pair: -(pair[1].cpu_pct or 0.0)):
         runs = program.run_count * 1e9 / program.window_ns if program.window_ns else None
         name = f"{probe.name}/{program.name}"
         rows.append(
@@ -72,6 +74,15 @@ def program_rows(scene: Scene) -> list[TableRow]:
             )
         )
     return rows
+
+
+def _running(scene: Scene, probe: ProbeState) -> list[ProgramCost]:
+    """The programs that are attached now. Of others we know only what they cost before."""
+    if not probe.measuring:
+        return []
+    manifest = scene.manifests.get(probe.name.removesuffix(SUFFIX))
+    idle = {one.name for one in manifest.programs if probe.mode not in one.modes} if manifest is not None else set()
+    return [program for program in probe.cost.programs.values() if program.name not in idle]
 
 
 def processes_block() -> Block:
@@ -133,7 +144,7 @@ def actions_block() -> Block:
 
 def _actions_title(scene: Scene) -> str:
     pinned = ", ".join(sorted(scene.pinned))
-    return f"To keep the budget; pinned: {pinned}" if pinned else "To keep the budget"
+    return f"Actions, ours and yours; pinned: {pinned}" if pinned else "Actions, ours and yours"
 
 
 def action_rows(scene: Scene) -> list[TableRow]:

@@ -112,7 +112,8 @@ def _title(places: Sequence[DropPlace]) -> str:
     now = sum(place.per_s or 0.0 for place in lost)
     rate = figure.number(now, any(place.now_at_least for place in lost))
     total = figure.count(sum(place.total for place in lost), any(place.at_least for place in lost))
-    return f"Where packets die · {rate}/s lost, {total} in total, at {len(lost)} place{'' if len(lost) == 1 else 's'}"
+    count = f"{len(lost)} place{'' if len(lost) == 1 else 's'}"
+    return f"Where packets die · {rate} packets/s lost, {total} in total, at {count}"
 
 
 def _note(scene: Scene) -> str:

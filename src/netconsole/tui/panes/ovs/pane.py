@@ -30,7 +30,8 @@ from netconsole.tui.panes.ovs.datapaths import (
     rows_of,
     verdict,
 )
-from netconsole.tui.scene.scene import STANDS_STILL, Scene, Subject, why_silent
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.silent import STANDS_STILL, why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 

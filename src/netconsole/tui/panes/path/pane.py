@@ -26,7 +26,8 @@ from netconsole.tui.panes.path.directions import (
     stage_words,
     ways,
 )
-from netconsole.tui.scene.scene import Scene, Subject, why_silent
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.painted import Line
@@ -307,7 +308,8 @@ def _ways_note(scene: Scene, probe: str) -> str:
     if state is None or not state.measuring:
         return why_silent(scene, probe)
     sets = [f"{name} {figure.safe(value, 64)}" for name, value in state.knobs.items() if name.endswith("_devices")]
-    return f"no packet on these devices so far (e changes them): {', '.join(sets)}"
+    change = " (e changes them)" if scene.replay is None else ""
+    return f"no packet on these devices so far{change}: {', '.join(sets)}"
 
 
 def _slow_title(scene: Scene) -> str:
@@ -321,7 +323,10 @@ def _slow_title(scene: Scene) -> str:
 def _slow_note(scene: Scene, probe: str) -> str:
     running = [state for state in probes(scene) if state.measuring]
     if running and all(state.mode != "details" for state in running):
-        return f"mode summary only counts: press e and set {running[0].name} to mode details, with a threshold"
+        way_out = (
+            f": press e and set {running[0].name} to mode details, with a threshold" if scene.replay is None else ""
+        )
+        return f"mode summary only counts{way_out}"
     return "none above the threshold so far" if running else why_silent(scene, probe)
 
 

@@ -33,7 +33,8 @@ from netconsole.tui.panes.vhost.queues import (
     verdict,
     wake_ns,
 )
-from netconsole.tui.scene.scene import Scene, Subject, why_silent
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 from netconsole.tui.widgets.painted import Line
@@ -57,6 +58,10 @@ COLUMNS = (
     TableColumn("suppressed", "polled %", 8, right=True, spare=10),
     TableColumn("history", "rx trend", 10, spare=5, grow=2, most=SPARK),
 )
+
+
+PROFILE = "vhost"
+"""It has the probe of the times of interrupts."""
 
 
 class AllQueues:
@@ -97,7 +102,7 @@ def _no_interrupts(scene: Scene) -> str:
     """Why the columns of interrupt times are empty; nothing when their probe measures, or soon will."""
     state = scene.state.probes.get(INTERRUPTS)
     if state is None or state.status == "off":
-        return f"irq: start with --probe {INTERRUPTS}"
+        return "irq: not in this recording" if scene.replay is not None else f"irq: profile {PROFILE} has it"
     return "" if state.measuring or not state.settled else f"irq: {INTERRUPTS} {state.status}"
 
 
@@ -138,7 +143,8 @@ def _way(scene: Scene, queue: Queue, way: str, width: int) -> Iterator[Line]:
     yield [(f"  {manifest.histograms['stages'].title if manifest else way}, since attached", "head")]
     found = stages(scene, queue, way, of_total=True)
     if not found:
-        yield [(f"  {why_silent(scene, way)}", "dim")]
+        why = why_silent(scene, way, way_out="")
+        yield [(f"  {why}", "dim")]
         yield []
         return
     whole = found["total"].total if "total" in found else None
