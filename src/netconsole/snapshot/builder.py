@@ -152,9 +152,9 @@ def _timed(one: IncidentData, end_ns: int) -> IncidentData:
     """With its duration: until it ended, was no longer measured, or the measurement ended."""
     if one.began is None:
         return one
-    began, ended = (
-        datetime.strptime(at, _UTC) for at in (one.began, one.ended or one.not_measured_since or utc(end_ns))
-    )
+    end = one.ended or one.not_measured_since or utc(end_ns)
+    # Not strptime, which is imported when it is first called: root may have become another user since.
+    began, ended = (datetime.fromisoformat(at.removesuffix("Z")) for at in (one.began, end))
     return msgspec.structs.replace(one, duration_s=max(0.0, (ended - began).total_seconds()))
 
 
