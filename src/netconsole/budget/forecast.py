@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from netconsole.base import figure
 from netconsole.budget.spending import MIN_PACKETS_PER_S
 from netconsole.calibrate.result import Calibration, Entry
-from netconsole.probes.manifest import Manifest
+from netconsole.probes.manifest import Manifest, ProgramSpec
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.frames import Mode
@@ -128,7 +128,7 @@ def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times |
     for program in manifest.programs:
         if mode not in program.modes:
             continue
-        attach = next((one.point for one in program.attach if one.point in measured.hooks), None)
+        attach = _hook_of(program, measured.hooks)
         if attach is None:
             missing += [] if program.extra else [program.attach[0].point]
             continue
@@ -194,6 +194,12 @@ def too_costly(
             left.remove(one)
             out.append(one)
     return out if excess(left, budget, other_pct, packets_per_s) is None else []
+
+
+def _hook_of(program: ProgramSpec, hooks: Collection[str]) -> str | None:
+    """Where this kernel lets it be attached. A conditional alternative comes last: the point may be another's hook."""
+    there = sorted((one for one in program.attach if one.point in hooks), key=lambda one: bool(one.when))
+    return there[0].point if there else None
 
 
 def _shares(one: Forecast) -> list[str]:

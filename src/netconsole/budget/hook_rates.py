@@ -46,11 +46,11 @@ static inline int count_run(u32 hook)
 
 @dataclass(slots=True)
 class _Wanted:
-    """The programs to load: one for each attach point that any of the probes has."""
+    """The programs to load: one for all programs of the probes that have the same alternatives."""
 
     specs: list[Mapping[str, object]] = field(default_factory=list)
     code: str = _CODE
-    known: set[str] = field(default_factory=set)
+    known: set[tuple[tuple[object, object], ...]] = field(default_factory=set)
 
 
 def request(manifests: Sequence[Manifest]) -> ProbeRequest:
@@ -78,10 +78,10 @@ def request(manifests: Sequence[Manifest]) -> ProbeRequest:
 def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     alternatives = program["attach"]
     assert isinstance(alternatives, list)
-    points = [str(one["point"]) for one in alternatives]
-    if points[0] in wanted.known:
+    points = tuple((one["point"], one.get("when")) for one in alternatives)
+    if points in wanted.known:
         return
-    wanted.known.add(points[0])
+    wanted.known.add(points)
     number = len(wanted.specs)
     attach = [{**one, "function": f"hook_{number}"} for one in alternatives]
     # The collector finds out the kernel facts that the source names. So name those of the alternatives too.

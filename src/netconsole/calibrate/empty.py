@@ -13,14 +13,17 @@ CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"
 
 
 def request(manifests: Iterable[Manifest]) -> ProbeRequest:
-    """A probe with one empty program for every attach point of these probes."""
-    found: dict[str, Mapping[str, object]] = {}
+    """A probe with one empty program for all programs of these probes that have the same alternatives."""
+    found: dict[tuple[tuple[str, str], ...], Mapping[str, object]] = {}
     modules: set[str] = set()
     for manifest in manifests:
         modules.update(manifest.btf_modules)
         for program in manifest.programs:
-            attach = [{"point": one.point, "function": "nothing"} for one in program.attach]
-            found.setdefault(program.attach[0].point, {"name": f"on_{len(found)}", "required": False, "attach": attach})
+            points = tuple((one.point, one.when) for one in program.attach)
+            attach = [
+                {"point": point, "function": "nothing", **({"when": when} if when else {})} for point, when in points
+            ]
+            found.setdefault(points, {"name": f"on_{len(found)}", "required": False, "attach": attach})
     about = {"name": NAME, "version": 1, "modes": ["summary"], "btf_modules": sorted(modules)}
     spec = {"probe": about, "programs": list(found.values())}
     return ProbeRequest(NAME, "summary", {}, spec, behind_headers(CODE))

@@ -133,6 +133,8 @@ class AttachSpec:
 
     point: str
     function: str
+    when: str = ""
+    """What the kernel must have for it, by the name that its source asks for; "": nothing."""
 
 
 @dataclass(frozen=True, slots=True)

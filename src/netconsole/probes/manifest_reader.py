@@ -149,13 +149,12 @@ def _program(item: Checker) -> ProgramSpec:
     for one in item.tables("attach"):
         one.only(("point", "function", "takes", "when"))
         one.texts("takes")
-        if one.has("when"):
-            one.text("when")
+        when = one.text("when") if one.has("when") else ""
         point = one.text("point")
         kind = point.partition(":")[0]
         if point and (kind not in POINTS or not point.partition(":")[2]):
             one.wrong("point", f"expected KIND:NAME with KIND of {', '.join(POINTS)}")
-        attach.append(AttachSpec(point, one.text("function")))
+        attach.append(AttachSpec(point, one.text("function"), when))
     if not attach:
         item.wrong("attach", "expected at least one alternative { point = …, function = … }")
     required, measures = item.boolean("required"), item.text("measures")

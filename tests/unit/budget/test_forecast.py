@@ -264,3 +264,11 @@ def test_show_prints_what_is_known_of_this_host() -> None:
     document = probe_json(DROPS, found, Forecasts([one], None))
     assert document["calibrated"]["details"]["ns_per_run"] == {"drop": 110.0}
     assert document["forecast"][0]["by_cpu"] == pytest.approx({"0": 0.3, "3": 0.9})
+
+
+@pytest.mark.parametrize("has_reasons", [False, True])
+def test_a_conditional_hook_of_another_program_is_not_taken_for_its_own(has_reasons: bool) -> None:
+    """ovs_drops: from Linux 6.7 the reason of a drop tells what a flow drops; before, each packet is looked at."""
+    each = {} if has_reasons else {"entry:ovs_execute_actions": Hook({0: 1e6}, 50.0)}
+    one = forecast(shipped("ovs_drops"), "summary", HookRates({FREE: Hook({0: 10.0}, 50.0), **each}), None)
+    assert one.runs_per_s == (20.0 if has_reasons else 1e6 + 10.0)

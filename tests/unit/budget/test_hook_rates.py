@@ -105,3 +105,11 @@ def test_a_hook_that_is_not_there_stops_no_other_and_each_has_rows_for_128_cpus(
     assert [program["name"] for program in programs] == [f"hook_{number}" for number in range(len(points))]
     assert not any(program["required"] for program in programs)
     assert tables["hook_runs"]["max_rows"] == 128 * len(points)
+
+
+def test_programs_with_other_alternatives_are_counted_each_where_this_kernel_has_them() -> None:
+    """Before Linux 6.7 the first alternative of a program of ovs_drops, the hook of another one, is not its own."""
+    programs = cast(Any, hook_rates.request([shipped("ovs_drops")]).spec["programs"])
+    first = [[one["point"] for one in program["attach"]] for program in programs]
+    assert first.count(["raw_tracepoint:kfree_skb"]) == 1
+    assert ["raw_tracepoint:kfree_skb", "entry:ovs_execute_actions", "kprobe:ovs_execute_actions"] in first
