@@ -134,6 +134,8 @@ def test_a_ring_that_cannot_be_refilled(
     hypervisor: Hypervisor, collector: InsideMeasurement, cards: tuple[str, str]
 ) -> None:
     """Packets come while there is no memory for more of them: the driver leaves it to a kernel worker."""
+    if hypervisor.shell("grep -c ' refill_work' /proc/kallsyms || true").strip() == "0":
+        pytest.skip("cannot run here: this driver (7.x) has a pool of pages, which a short shortage does not empty")
     near, far = cards
     hypervisor.shell(f"""
         modprobe pktgen
