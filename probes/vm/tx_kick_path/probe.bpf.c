@@ -144,8 +144,8 @@ int begun(void *ctx)
     u32 thread = bpf_get_current_pid_tgid();
     struct run run = {}, *earlier;
 
-    if (!is_queued_again(vq))
-        nc_check(KICK, kick != NULL);
+    if (!is_queued_again(vq) && !nc_check(KICK, kick != NULL))
+        return 0;
     if (!config)
         return 0;
     if (checked_tap_of_socket(&run.tap, sock, BACKEND) || !nc_place_wanted(config, &run.tap.place))

@@ -28,6 +28,8 @@ _IRQCHIP_OFF = re.compile(r"kernel[_-]irqchip=off")
 _VCPU = "anon_inode:kvm-vcpu"
 _KVM_RUN = "0xae80"
 """include/uapi/linux/kvm.h: _IO(KVMIO, 0x80), the second argument of ioctl."""
+_NO_STACK = ["0x0", "0x0"]
+"""Stack and program counter of a thread that never leaves the kernel (virt/kvm, create_vhost_task)."""
 _RUNNING = "running"
 """What /proc/PID/task/TID/syscall says of a thread that is on a CPU."""
 _STOPPED = ("T", "t")
@@ -137,8 +139,10 @@ class VmStates:
         return int(self._has_kvm(pid))
 
     def _runs(self, pid: str, thread: str) -> bool | None:
+        """A worker of the kernel (kvm-nx-lpage-recovery, from 6.14) keeps the call of the thread that has made it."""
         words = self._text(pid, f"task/{thread}/syscall").split()
-        return None if not words else words[0] == _RUNNING or words[2:3] == [_KVM_RUN]
+        is_worker = words[-2:] == _NO_STACK
+        return None if not words else words[0] == _RUNNING or (words[2:3] == [_KVM_RUN] and not is_worker)
 
     def _threads(self, pid: str) -> Iterable[str]:
         try:

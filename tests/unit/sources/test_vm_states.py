@@ -14,6 +14,8 @@ from netconsole.telemetry.frames import Row, Table
 
 IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
 WAITS = "202 0x562ea7bd87a8 0x0 0xffffffff 0x0 0x0 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
+WORKER = "16 0x11 0xae80 0x0 0x0 0x55cd77d47290 0x0 0x0 0x0"
+"""kvm-nx-lpage-recovery of a machine on Linux 7.3: it has the call of the virtual CPU that made it."""
 POLLS = "271 0x562ec3d2d0a0 0x8 0x7ffe98cb6da0 0x0 0x8 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
 
 
@@ -58,6 +60,7 @@ def rows(source: VmStates) -> dict[str, Row]:
         ((POLLS, WAITS, IN_KVM_RUN), 0, True, 0),  # its guest sleeps
         ((POLLS, WAITS, "running"), 0, True, 0),
         ((POLLS, WAITS, WAITS), 0, True, 1),
+        ((POLLS, WAITS, WORKER), 0, True, 1),
         ((POLLS, WAITS, WAITS), 2, True, 1),  # QEMU has answered who manages it
         ((POLLS, WAITS, WAITS), 3, True, 0),  # it has used CPU time: a moment between two calls
         ((POLLS, WAITS, WAITS), 0, False, 0),  # no KVM: nobody can tell

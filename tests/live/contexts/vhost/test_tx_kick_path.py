@@ -167,8 +167,8 @@ def test_a_queue_that_is_never_empty_has_no_kicks_and_that_is_no_other_layout(lo
         host.handed_over(tap, BATCH)
         host.ended()
     host.probe.read()
-    row = host.probe.row("queues")
-    assert (row["continued_runs"], row["continued_packets"]) == (MANY, MANY * BATCH)
+    rows = [(row["continued_runs"], row["continued_packets"]) for row in host.probe.rows("queues")]
+    assert rows == ([(MANY, MANY * BATCH)] if queued_again else [])
     assert host.probe.running.detach_failed_checks() != queued_again
 
 
