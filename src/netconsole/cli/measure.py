@@ -30,6 +30,7 @@ from netconsole.cli.filters import (
 from netconsole.cli.options import (
     DONE,
     INTERRUPTED,
+    LEAST_INTERVAL_S,
     UNABLE,
     ForceOption,
     HostsOption,
@@ -204,7 +205,7 @@ def snapshot(
     duration_s = parse_duration(duration)
     if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
-    interval_s = interval_of(interval)
+    interval_s = min(1.0, max(LEAST_INTERVAL_S, duration_s)) if interval is None else interval_of(interval)
     if interval is not None and interval_s > duration_s:
         raise bad("--interval", "", f"expected at most {duration_s:g} s, the duration: a figure needs a whole interval")
     from netconsole.base import output as out

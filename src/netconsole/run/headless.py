@@ -79,10 +79,11 @@ def measure(
             count = sum(probe.measuring for probe in state.probes.values())
         probes = f"{count} probe{'' if count == 1 else 's'}"
         _say(f"measuring with {probes} for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
-        until_ns = start.mono_ns + round(duration_s * 1e9)
-        # Tolerate half an interval: ten intervals of 0.9996 s are enough for 10 s.
+        until_ns, begun = start.mono_ns + round(duration_s * 1e9), _closed(session)
+        # Tolerate half an interval: ten intervals of 0.9996 s are enough for 10 s. But there must be one.
         reached = stop.wait(
-            lambda: _end_ns(session) >= until_ns - _interval_ns(session) // 2, duration_s + interval_s + 10
+            lambda: _closed(session) > begun and _end_ns(session) >= until_ns - _interval_ns(session) // 2,
+            duration_s + interval_s + 10,
         )
         if not reached:
             _next_interval(session, stop, interval_s)

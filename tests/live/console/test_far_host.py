@@ -23,12 +23,10 @@ from netconsole.far.door import Approach
 from tests.live.collector.test_cleanup import Before
 from tests.support.console_command import COMMAND
 from tests.support.live.network import Namespace, send_udp
-from tests.support.live.ssh_server import ADDRESS, SshServer
+from tests.support.live.ssh_server import ADDRESS, PROGRAM, SshServer
 
 pytestmark = pytest.mark.starting
 
-THERE = b"import sys,signal;signal.alarm"
-"""Of the command line of every program of ours on the far host."""
 MEASURING = "measuring with"
 LIMIT_S = 60.0
 COUNT = 500
@@ -45,19 +43,8 @@ def usual(server: SshServer) -> Iterator[None]:
     server.cut(False)
 
 
-def are_gone(programs: set[int], count: int) -> bool:
-    return len(programs - there()) >= count
-
-
-def there() -> set[int]:
-    """Our programs on the far host, which is this machine: those that ssh carries the command of are not among them."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            if entry.name.isdecimal() and b"python" in words[0] and any(word.startswith(THERE) for word in words):
-                found.add(int(entry.name))
-    return found
+def are_gone(server: SshServer, programs: set[int], count: int) -> bool:
+    return len(programs - server.programs()) >= count
 
 
 def snapshot(server: SshServer, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -110,14 +97,15 @@ def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) 
     rows = document["probes"]["kernel_drops"]["tables"]["drops"]
     assert sum(row["count"] for row in rows if row["netns"] in (lost.name, str(inode), inode)) == COUNT
     assert document["host"]["kernel"] == os.uname().release
-    before.assert_nothing_more(there())
+    before.assert_nothing_more(server.programs())
 
 
 def test_where_only_the_far_host_has_bcc_it_compiles(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETCONSOLE_PYTHON", sys.executable)  # the environment of the tests has no bcc
     done = snapshot(server, "--probe", "kernel_drops", "--duration", "500ms")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["probes"]["kernel_drops"]["status"] == "attached"
+    probe = json.loads(done.stdout)["probes"]["kernel_drops"]
+    assert probe["status"] == "attached", probe["why"]
 
 
 def children(pid: int) -> list[int]:
@@ -132,25 +120,25 @@ def carrier(console: int, words: bytes) -> int:
 def victim(server: SshServer, console: int, whom: str) -> int:
     if whom == "sshd's child":
         return children(server.pid)[0]
-    return carrier(console, b"ControlMaster=yes" if whom == "connection" else THERE)
+    return carrier(console, b"ControlMaster=yes" if whom == "connection" else PROGRAM)
 
 
 def test_however_the_line_breaks_nothing_is_left_there_and_it_is_joined_again(server: SshServer) -> None:
     before = Before()
     with measuring(server) as process:
         for whom in ("a program's ssh", "connection", "sshd's child", "nobody"):
-            mine = there()
+            mine = server.programs()
             if whom == "nobody":
                 server.cut()  # sshd would not notice for a quarter of an hour
             else:
                 os.kill(victim(server, process.pid, whom), signal.SIGKILL)
             # One program's ssh takes one with it; the rest, all.
-            await_that(partial(are_gone, mine, 1 if whom == "a program's ssh" else len(mine)))
+            await_that(partial(are_gone, server, mine, 1 if whom == "a program's ssh" else len(mine)))
             server.cut(False)
-            await_that(there)
+            await_that(server.programs)
         assert len(server.sockets()) == 1
         process.kill()
-        await_that(lambda: not there())
+        await_that(lambda: not server.programs())
         await_that(lambda: not server.sockets())
     before.assert_nothing_more(set())
 
@@ -162,12 +150,12 @@ def test_the_load_of_a_calibration_is_made_there_and_ends_with_the_line(
         monkeypatch.setenv(name, server.environment[name])
     with contextlib.closing(Approach(ADDRESS, may_ask=False)) as way, LoadEnds(way.enter([])) as load:
         assert load.run(ROUND_TRIPS, 0.05).figures["tcp_round_trip.p50_us"] > 0
-        mine = there()
+        mine = server.programs()
         assert len(mine) == 2
         with ThreadPoolExecutor() as pool:
             running = pool.submit(load.run, ROUND_TRIPS, LIMIT_S)
             server.cut()
-            await_that(partial(are_gone, mine, len(mine)))
+            await_that(partial(are_gone, server, mine, len(mine)))
             with pytest.raises(Unable, match=ADDRESS):
                 running.result(LIMIT_S)
 
@@ -272,7 +260,7 @@ def test_a_host_that_is_lost_while_it_is_measured_is_said_and_the_report_is_writ
         assert any(MEASURING in line for line in process.stderr)
         server.shell("#!/bin/sh\nexit 1\n")
         os.kill(victim(server, process.pid, "connection"), signal.SIGKILL)
-        await_that(lambda: not there())
+        await_that(lambda: not server.programs())
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(LIMIT_S) == 3, said
@@ -288,4 +276,5 @@ def test_a_full_disk_and_a_tmp_that_nobody_may_write_do_not_matter(server: SshSe
     server.shell(f"#!/bin/sh\nexec unshare --mount sh -c '{tiny}; {readonly}; exec sh -c \"$SSH_ORIGINAL_COMMAND\"'\n")
     done = snapshot(server, "--probe", "kernel_drops", "--duration", "500ms")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["probes"]["kernel_drops"]["status"] == "attached"
+    probe = json.loads(done.stdout)["probes"]["kernel_drops"]
+    assert probe["status"] == "attached", probe["why"]

@@ -85,6 +85,14 @@ def test_every_drop_is_in_the_document(namespace: Namespace) -> None:
     assert document["facts"]["kernel/release"]["value"] == os.uname().release
 
 
+@pytest.mark.parametrize(("duration", "measured_s"), [("300ms", 0.3), ("1ms", 0.1)])
+def test_a_short_run_measures_one_interval_of_its_length(duration: str, measured_s: float) -> None:
+    run = Snapshot("--probe", "kernel_drops", "--duration", duration)
+    document = json.loads(run.end(None))
+    assert document["duration_s"] >= 0.9 * measured_s
+    assert document["probes"]["kernel_drops"]["duration_s"] > 0
+
+
 def test_the_file_is_whole_and_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.json"
     run = Snapshot("--probe", "softnet", "-o", str(path))

@@ -19,6 +19,8 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin:/usr/local/sbin") or ""
 NAME = "far"
 """What the test's configuration of ssh calls the host."""
 ADDRESS = f"ssh://{NAME}"
+PROGRAM = b"import sys,signal;signal.alarm"
+"""Of the command line of every program of ours on the far host."""
 _CONFIG = """
 Port 22
 HostKey {place}/host
@@ -30,6 +32,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin yes
 ForceCommand {place}/shell
+SetEnv {mark}={place}
 """
 _CLIENT = """
 Host {name}
@@ -39,6 +42,8 @@ Host {name}
   IdentitiesOnly yes
   UserKnownHostsFile {place}/known
 """
+_MARK = "NETCONSOLE_TEST_SERVER"
+"""In the environment of all that this server's logins run: other tests have far hosts too, at the same time."""
 _SHELL = '#!/bin/sh\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
 _LIMIT_S = 20.0
 
@@ -55,7 +60,7 @@ class SshServer:
         place.chmod(0o755)
         for name in ("host", "key", "other"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / name], check=True)
-        (place / "sshd_config").write_text(_CONFIG.format(place=place))
+        (place / "sshd_config").write_text(_CONFIG.format(place=place, mark=_MARK))
         (place / "config").write_text(_CLIENT.format(place=place, name=NAME, ip=wire.ADDRESSES[1]))
         self.shell(_SHELL)
         self.known("host")
@@ -87,6 +92,18 @@ class SshServer:
     def sockets(self) -> list[Path]:
         """What the client's ssh has for its connections."""
         return [*(self.place / "cache").rglob("netconsole-ssh-*")]
+
+    def programs(self) -> set[int]:
+        """Our programs on the far host, by process, wherever they belong now."""
+        mark = f"{_MARK}={self.place}".encode()
+        found = set()
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                is_ours = b"python" in words[0] and any(word.startswith(PROGRAM) for word in words)
+                if is_ours and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.add(int(entry.name))
+        return found
 
     def shell(self, script: str = _SHELL) -> None:
         """What a login runs from now on; the command is in $SSH_ORIGINAL_COMMAND."""
