@@ -21,12 +21,13 @@ from netconsole.calibrate.load import WORKLOADS, LoadEnds
 from netconsole.cli.main import run
 from netconsole.far.door import Approach
 from tests.live.collector.test_cleanup import Before
-from tests.support.console_command import COMMAND
+from tests.support.console_command import COMMAND, UNBOUNDED
 from tests.support.live.network import Namespace, send_udp
 from tests.support.live.ssh_server import ADDRESS, PROGRAM, SshServer
 
 pytestmark = pytest.mark.starting
 
+KERNEL_DROPS = ("--probe", "kernel_drops")
 MEASURING = "measuring with"
 LIMIT_S = 60.0
 COUNT = 500
@@ -48,7 +49,7 @@ def are_gone(server: SshServer, programs: set[int], count: int) -> bool:
 
 
 def snapshot(server: SshServer, *arguments: str) -> subprocess.CompletedProcess[str]:
-    words = [*COMMAND, "snapshot", "--host", ADDRESS, *arguments]
+    words = [*COMMAND, "snapshot", "--host", ADDRESS, *UNBOUNDED, *arguments]
     return subprocess.run(
         words, env=server.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         timeout=LIMIT_S,
@@ -58,7 +59,7 @@ def snapshot(server: SshServer, *arguments: str) -> subprocess.CompletedProcess[
 @contextlib.contextmanager
 def measuring(server: SshServer) -> Iterator[subprocess.Popen[str]]:
     """A console without a screen that has begun to measure."""
-    words = [*COMMAND, "snapshot", "--host", ADDRESS, "--probe", "kernel_drops", "--duration", "10m", "-o", "/dev/null"]
+    words = [*COMMAND, "snapshot", "--host", ADDRESS, *UNBOUNDED, *KERNEL_DROPS, "--duration", "10m", "-o", "/dev/null"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(words, env=server.environment, stdin=quiet, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -80,7 +81,7 @@ def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) 
     before = Before()
     lost = Namespace()
     try:
-        words = [*COMMAND, "snapshot", "--host", ADDRESS, "--probe", "kernel_drops", "--duration", "3s", "-o"]
+        words = [*COMMAND, "snapshot", "--host", ADDRESS, *UNBOUNDED, *KERNEL_DROPS, "--duration", "3s", "-o"]
         output = tmp_path / "far.json"
         with subprocess.Popen([*words, output], env=server.environment, stderr=subprocess.PIPE) as process:
             assert process.stderr is not None
@@ -102,7 +103,7 @@ def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) 
 
 def test_where_only_the_far_host_has_bcc_it_compiles(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETCONSOLE_PYTHON", sys.executable)  # the environment of the tests has no bcc
-    done = snapshot(server, "--probe", "kernel_drops", "--duration", "500ms")
+    done = snapshot(server, *KERNEL_DROPS, "--duration", "500ms")
     assert done.returncode == 0, done.stderr
     probe = json.loads(done.stdout)["probes"]["kernel_drops"]
     assert probe["status"] == "attached", probe["why"]
@@ -254,7 +255,7 @@ def test_a_host_that_is_lost_while_it_is_measured_is_said_and_the_report_is_writ
     server: SshServer, tmp_path: Path
 ) -> None:
     output = tmp_path / "far.json"
-    words = [*COMMAND, "snapshot", "--host", ADDRESS, "--probe", "kernel_drops", "--duration", "10m", "-o", str(output)]
+    words = [*COMMAND, "snapshot", "--host", ADDRESS, *UNBOUNDED, *KERNEL_DROPS, "--duration", "10m", "-o", str(output)]
     with subprocess.Popen(words, env=server.environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert any(MEASURING in line for line in process.stderr)
@@ -274,7 +275,7 @@ def test_a_full_disk_and_a_tmp_that_nobody_may_write_do_not_matter(server: SshSe
     tiny = "mount -t tmpfs -o size=4k,noexec full /tmp; cat /dev/zero >/tmp/full 2>/dev/null"
     readonly = "mount -t tmpfs -o ro,noexec none /var/tmp; mount -t tmpfs -o ro,noexec none /dev/shm"
     server.shell(f"#!/bin/sh\nexec unshare --mount sh -c '{tiny}; {readonly}; exec sh -c \"$SSH_ORIGINAL_COMMAND\"'\n")
-    done = snapshot(server, "--probe", "kernel_drops", "--duration", "500ms")
+    done = snapshot(server, *KERNEL_DROPS, "--duration", "500ms")
     assert done.returncode == 0, done.stderr
     probe = json.loads(done.stdout)["probes"]["kernel_drops"]
     assert probe["status"] == "attached", probe["why"]

@@ -16,6 +16,7 @@ import pytest
 from netconsole.report.ticket import render
 from netconsole.snapshot.document import FORMATS, encode, load, parse
 from netconsole.snapshot.redact import Redactor
+from tests.support.console_command import UNBOUNDED
 from tests.support.live.network import Namespace
 
 pytestmark = pytest.mark.starting
@@ -67,7 +68,7 @@ class Snapshot:
 
 
 def test_every_drop_is_in_the_document(namespace: Namespace) -> None:
-    run = Snapshot("--probe", "kernel_drops")
+    run = Snapshot(*UNBOUNDED, "--probe", "kernel_drops")
     namespace.python(SEND, PACKETS)
     out = run.end()
     document: dict[str, Any] = json.loads(out)
@@ -87,9 +88,9 @@ def test_every_drop_is_in_the_document(namespace: Namespace) -> None:
 
 @pytest.mark.parametrize(("duration", "measured_s"), [("300ms", 0.3), ("1ms", 0.1)])
 def test_a_short_run_measures_one_interval_of_its_length(duration: str, measured_s: float) -> None:
-    run = Snapshot("--probe", "kernel_drops", "--duration", duration)
+    run = Snapshot(*UNBOUNDED, "--probe", "kernel_drops", "--duration", duration)
     document = json.loads(run.end(None))
-    assert document["duration_s"] >= 0.9 * measured_s
+    assert document["duration_s"] >= measured_s / 2, "half an interval is tolerated"
     assert document["probes"]["kernel_drops"]["duration_s"] > 0
 
 
