@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from datetime import datetime, timezone
 
+from netconsole.base.timestamps import utc
 from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, mean_interval, verdict
 from netconsole.calibrate.load import METRICS, WORKLOADS
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
@@ -25,7 +25,7 @@ def entry(
         name=treatment.name,
         probes={request.name: request.mode for request in treatment.requests},
         versions={request.name: manifests[request.name].version for request in treatment.requests},
-        created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=utc(),
         pairs=pairs,
         window_s=window_s,
         busy_pct=outcome.busy_pct,

@@ -17,6 +17,7 @@ from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes
+from netconsole.base.timestamps import utc
 from netconsole.compare.judge import SPREAD_SNAPSHOTS
 from netconsole.ping.analysis.merge import CaptureFile, join
 from netconsole.ping.capture import SCHEMA as PING_SCHEMA
@@ -35,7 +36,6 @@ OLD_DAYS = 30
 """An older baseline is called old: kernel, traffic and tenants may have changed since."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ENDING = ".json"
-_UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Baseline(msgspec.Struct, frozen=True):
@@ -102,11 +102,10 @@ def _save(name: str, snapshots: list[tuple[str, Snapshot]], captures: Sequence[C
     if captures:
         join(captures)  # two captures of the same times are refused now, not when they are needed
     snapshots.sort(key=lambda one: one[1].created)
-    saved = datetime.now(timezone.utc).strftime(_UTC)
     baseline = Baseline(
         SCHEMA,
         name,
-        saved,
+        utc(),
         [file for file, _ in snapshots],
         [snapshot for _, snapshot in snapshots],
         [one.capture for one in captures],
@@ -123,7 +122,7 @@ def saved_at(name: str) -> str | None:
         at_s = _path(name).stat().st_mtime
     except OSError:
         return None
-    return datetime.fromtimestamp(at_s, timezone.utc).strftime(_UTC)
+    return utc(at_s)
 
 
 def load(name: str, or_file: bool = False) -> Baseline:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from netconsole.base import figure
+from netconsole.base.timestamps import utc
 from netconsole.findings.match import RANK, Evidence, EvidenceKind, Level
-from netconsole.snapshot.builder import utc
 from netconsole.snapshot.document import EvidenceData, IncidentData
 from netconsole.telemetry.frames import Label
 
@@ -72,8 +72,8 @@ def _data(one: Incident) -> IncidentData:
         cause=one.cause,
         what=one.sentence,
         where=dict(one.where),
-        began=utc(one.since_ns),
-        ended=None if one.ended_ns is None else utc(one.ended_ns),
+        began=utc(one.since_ns / 1e9),
+        ended=None if one.ended_ns is None else utc(one.ended_ns / 1e9),
         total=one.total,
         peak_per_s=None if one.total is None or one.peak is None else round(one.peak, 3),
         peak=None if one.total is not None or one.peak is None else round(one.peak, 3),
@@ -83,7 +83,7 @@ def _data(one: Incident) -> IncidentData:
         next=list(one.next),
         commands=list(one.commands),
         at_least=one.at_least,
-        not_measured_since=None if one.blind_since_ns is None else utc(one.blind_since_ns),
+        not_measured_since=None if one.blind_since_ns is None else utc(one.blind_since_ns / 1e9),
     )
 
 

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,6 +19,7 @@ import zstandard
 import netconsole
 from netconsole.base import figure
 from netconsole.base.errors import BadInput
+from netconsole.base.timestamps import utc
 from netconsole.findings import saved_log
 from netconsole.findings.saved_log import SavedIncident
 from netconsole.host import identity
@@ -236,7 +236,7 @@ def describe(
     by_collector = any(manifests[name].source == "bpf" for name in modes if name in manifests)
     return Header(
         schema=SCHEMA,
-        created=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=utc(),
         netconsole=netconsole.__version__,
         host=host or identity.describe(),
         profile=RecordedProfile(profile.name, profile.budget.as_dict()),

@@ -9,7 +9,7 @@ import msgspec
 
 from netconsole.base.errors import bad
 from netconsole.base.files import write_whole
-from netconsole.compare.baseline import save_ping
+from netconsole.compare.baseline import save_ping, saved_at
 from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown, encode
 from netconsole.report.of_ping import of_ping
@@ -40,12 +40,14 @@ def into_snapshot(breakdown: Breakdown, snapshot: Path) -> None:
 
 
 def keep(breakdown: Breakdown, files: Sequence[CaptureFile], kind: str, name: str) -> str:
-    """Keeps it as one of KEPT; a sentence that says where it is. No file is overwritten. Raises BadInput."""
+    """Keeps it as one of KEPT; a sentence that says where it is. Only a baseline is replaced. Raises BadInput."""
     if kind == "baseline":
         if not files:
             raise bad(name, "", "a baseline needs captures, and this is only a breakdown")
+        before = saved_at(name)
         save_ping(name, files)
-        return f"kept as the baseline {name}: netconsole ping analyze … --baseline {name}"
+        replaced = "" if before is None else f" (replaced that of {before})"
+        return f"kept as the baseline {name}{replaced}: netconsole ping analyze … --baseline {name}"
     path = Path(name)
     if kind == "snapshot":
         into_snapshot(breakdown, path)

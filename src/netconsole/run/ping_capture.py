@@ -6,13 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Protocol
 
 import netconsole
 from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe
+from netconsole.base.timestamps import utc
 from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, VhostIrq, VhostKick, WallPoint
 from netconsole.ping.echo_log import Echo, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between
@@ -135,7 +135,7 @@ def document(run: VantageRun, state: State, began: float, facts: Mapping[str, Fa
         packets=[echo.times(outcome) for echo, outcome in echoes],
         vhost_irq=VhostIrq(irqs) if irqs else None,
         vhost_kick=VhostKick(kicks) if kicks else None,
-        created=datetime.fromtimestamp(began, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=utc(began),
         netconsole=netconsole.__version__,
         kernel=host.kernel if host else None,
         addresses=_ends(run),

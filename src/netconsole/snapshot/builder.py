@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 import netconsole
 from netconsole.base.fact_keys import FactData
+from netconsole.base.timestamps import utc
 from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
@@ -40,8 +40,6 @@ from netconsole.snapshot.of_probe import (
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import ProbeState, State
-
-_UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def build(
                 earlier = _seen(probe, since.seen_before)
     return Snapshot(
         schema=SCHEMA,
-        created=utc(wall_ns or time.time_ns()),
+        created=utc(wall_ns / 1e9 if wall_ns else None),
         netconsole=netconsole.__version__,
         host=_host(state),
         profile=ProfileData(name=profile.name, budget=profile.budget.as_dict()),
@@ -143,16 +141,11 @@ def _far_clock(line: LineState | None) -> dict[str, int | None]:
     return {name: None if seconds is None else round(seconds * 1e9) for name, seconds in known.items()}
 
 
-def utc(wall_ns: int) -> str:
-    """A time in the format of the documents: 2026-11-20T21:00:00Z."""
-    return datetime.fromtimestamp(wall_ns / 1e9, timezone.utc).strftime(_UTC)
-
-
 def _timed(one: IncidentData, end_ns: int) -> IncidentData:
     """With its duration: until it ended, was no longer measured, or the measurement ended."""
     if one.began is None:
         return one
-    end = one.ended or one.not_measured_since or utc(end_ns)
+    end = one.ended or one.not_measured_since or utc(end_ns / 1e9)
     # Not strptime, which is imported when it is first called: root may have become another user since.
     began, ended = (datetime.fromisoformat(at.removesuffix("Z")) for at in (one.began, end))
     return msgspec.structs.replace(one, duration_s=max(0.0, (ended - began).total_seconds()))

@@ -197,11 +197,20 @@ async def test_with_a_baseline_the_answer_is_the_difference_and_is_kept_in_every
         text = await one.press("enter")
         assert "COMPARED WITH THE BASELINE" in text and "226.8" in text
         await one.press("enter")
-        for kind, name in (("json", "a.json"), ("snapshot", "taken.json"), ("baseline", "today"), ("md", "a.md")):
+        said: list[str] = []
+        for kind, name in (
+            ("json", "a.json"),
+            ("snapshot", "taken.json"),
+            ("baseline", "today"),
+            ("baseline", "today"),
+            ("md", "a.md"),
+        ):
             one.app.screen.query_one("#field-as", Choice).choose(kind)
             fill(one, name=name)
             text = await one.press("enter")
             assert "kept as" in text or "written" in text
+            said.append(text)
+        assert ["(replaced that of " in text for text in said] == [False, False, False, True, False]
         found = breakdown.load(here / "a.json")
         assert found.comparison is not None and found.comparison.baseline == "good"
         assert document.load(here / "taken.json").ping is not None
