@@ -22,8 +22,10 @@ def ends(testbed: Testbed, wires: Wires) -> Iterator[Ends]:
 
 @pytest.fixture(scope="module")
 def collector(testbed: Testbed, lab: Lab, request: pytest.FixtureRequest) -> Iterator[InsideMeasurement]:
-    """With the module's PROBE, which has its defaults again after it."""
-    one = lab.collector(testbed)
-    one.need(request.module.PROBE)
+    """With the module's PROBE loaded anew: after mode counters of another module it knows less for a while."""
+    one, probe = lab.collector(testbed), request.module.PROBE
+    if probe in one.statuses:
+        one.command(command="unload", probe=probe)
+    one.load(probe)
     yield one
-    one.set(request.module.PROBE)
+    one.set(probe)
