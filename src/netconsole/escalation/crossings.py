@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from netconsole.base import figure
 from netconsole.findings.past import MIN_SAMPLES
 from netconsole.findings.rules import fits
-from netconsole.probes.knobs import PROTOCOLS, refusal
+from netconsole.probes.knobs import PROTOCOLS, filters_text, refusal
 from netconsole.profile.escalation_rules import NARROWING, Escalation
 from netconsole.telemetry.frames import Label, Scalar
 from netconsole.telemetry.histogram import percentile
@@ -63,6 +63,12 @@ def narrowing(labels: RowKey, knobs: Mapping[str, Scalar], namespace: Callable[[
         if name in knobs and value is not None and refusal(name, value, knobs[name]) is None:
             found[name] = value
     return found
+
+
+def said(filters: Mapping[str, Scalar], labels: RowKey) -> str:
+    """As people write them. The kernel knows the inode of a namespace; people know the name that the row has of it."""
+    netns = dict(labels).get("netns") or filters.get("netns")
+    return filters_text({name: netns if name == "netns" else value for name, value in filters.items()})
 
 
 def _knob(name: str, label: Label, namespace: Callable[[str], int | None]) -> Scalar:

@@ -24,7 +24,6 @@ from netconsole.escalation.crossings import Crossing
 from netconsole.escalation.investigation import EVENTS_PER_S, FOR_S, KERNEL_CPU_PCT, Investigation
 from netconsole.escalation.namespaces import NamespaceInodes
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.probes.knobs import filters_text
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.plan import plan
@@ -137,7 +136,7 @@ class Escalator:
         filters = crossings.narrowing(labels, manifest.knobs, self._namespaces.inode)
         rule = Escalation(probe, "", "", None, 0.0, {}, FOR_S, EVENTS_PER_S, KERNEL_CPU_PCT)
         crossing = Crossing(rule, labels, 0.0, crossings.named(dict(labels)))
-        one = Investigation(probe, labels, filters_text(filters))
+        one = Investigation(probe, labels, crossings.said(filters, labels))
         at_s = (state.collector.closed_mono_ns or 0) / 1e9
         one.begin(state.probes.get(one.name))
         self._load(state, crossing, filters, at_s, one)
@@ -206,7 +205,7 @@ class Escalator:
             return False
         self._flight.hold()
         why = f"{crossing.says}, more than {rule.over:g}; for {rule.for_s:g} s at most"
-        self._tell(at_s, rule.probe + SUFFIX, f"details of {filters_text(filters)}", why, crossing)
+        self._tell(at_s, rule.probe + SUFFIX, f"details of {crossings.said(filters, crossing.labels)}", why, crossing)
         self._load(state, crossing, filters, at_s, None, f"because of {why}")
         return True
 

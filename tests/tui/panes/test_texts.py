@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from netconsole.escalation.investigation import Investigation
 from netconsole.profile.profile import Profile
 from netconsole.session.protocol import Connection
 from netconsole.snapshot.document import BalanceData
@@ -15,13 +14,11 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
 from netconsole.telemetry.state import State
-from netconsole.telemetry.tables import row_key
-from netconsole.tui.panes import investigation
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.stages import share, side_by_side
 from netconsole.tui.panes.drops import balance
 from netconsole.tui.panes.drops.places import ends
-from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.scene import Scene
 from tests.unit.telemetry.test_state import Stream
 
 ENDS = {"source": "10.9.0.1", "source_port": 4000, "target": "10.9.0.2", "target_port": 53}
@@ -150,15 +147,3 @@ def test_bars_of_a_stage_are_to_the_scale_of_its_longest() -> None:
     many = {"lookup": Buckets(40, 40, 8, 10_000, [(index(8) + n, 1) for n in range(40)])}
     drawn = ["".join(text for text, _ in line) for line in side_by_side(many, None, "ns", {}, 80)]
     assert len([line for line in drawn if "█" in line]) == 10
-
-
-@pytest.mark.parametrize(
-    ("netns", "said"),
-    [("web", "device=eth0 netns=web port=53"), (None, "device=eth0 netns=4026532177 port=53")],
-)
-def test_an_investigation_names_the_namespace_as_its_row_does(netns: str | None, said: str) -> None:
-    key = row_key({"device": "eth0", "netns": netns})
-    one = Investigation("kernel_drops", key, "device=eth0 netns=4026532177 port=53")
-    scene = Scene(State(), {}, Profile("summary"), Connection("live"), investigation=one)
-    first = next(investigation.lines(scene, Subject("kernel_drops", "table", "drops", key)))
-    assert first[1][0].startswith(f"{said}; starting")

@@ -100,6 +100,12 @@ def test_a_label_is_a_filter_if_its_probe_has_that_filter() -> None:
     assert crossings.narrowing(unknown, knobs, inodes.get) == {}
 
 
+def test_a_namespace_is_said_by_its_name_where_the_row_has_one() -> None:
+    filters: dict[str, Scalar] = {"device": "eth0", "netns": 4026532177}
+    assert crossings.said(filters, (("device", "eth0"), ("netns", "web"))) == "device=eth0 netns=web"
+    assert crossings.said(filters, (("device", "eth0"), ("netns", None))) == "device=eth0 netns=4026532177"
+
+
 @pytest.mark.parametrize(
     ("reason", "provenance", "filters"),
     [

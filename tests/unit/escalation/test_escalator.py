@@ -365,4 +365,5 @@ def test_a_far_host_that_does_not_answer_holds_up_no_interval(monkeypatch: pytes
             thread.join(60)
     session.second(200, labels=there)
     assert session.loaded[0].knobs["netns"] == 77
+    assert "netns=red " in enforcer.actions[-1].action
     escalator.close()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from netconsole.base import figure
-from netconsole.escalation.investigation import Investigation, SampleGroup
+from netconsole.escalation.investigation import SampleGroup
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.painted import Line
 
 TOP = 3
 _INDENT = "  "
-_NETNS = re.compile(r"\bnetns=\d+")
 _COUNT_COLUMNS = 8
 _TITLES: dict[SampleGroup, str] = {
     "flow": "flows",
@@ -34,7 +32,7 @@ def lines(scene: Scene, subject: Subject) -> Iterator[Line]:
         when = "starting; counting goes on meanwhile"
     else:
         when = f"{one.left_s:.0f} s left"
-    of = _with_name(one) or "all that the probe sees"
+    of = one.filters or "all that the probe sees"
     yield [(f"{_INDENT}Investigation  ", "head"), (f"{of}; {when}", "ok" if one.why else "look")]
     others = f"; {figure.count(one.others)} samples of other rows passed the filter" if one.others else ""
     yield [(f"{_INDENT}{figure.count(one.samples)} samples, not all that happened{others}", "dim")]
@@ -49,9 +47,3 @@ def lines(scene: Scene, subject: Subject) -> Iterator[Line]:
             number = figure.fit(figure.count(count), _COUNT_COLUMNS, right=True)
             yield [(f"{_INDENT}{number}{share}  ", "strong"), (figure.safe(text, 200), "")]
     yield []
-
-
-def _with_name(one: Investigation) -> str:
-    """Its filters. The kernel filters by the inode of a namespace; people know the name, as the row has it."""
-    netns = dict(one.labels).get("netns")
-    return _NETNS.sub(lambda _: f"netns={figure.safe(netns, 48)}", one.filters) if netns else one.filters
