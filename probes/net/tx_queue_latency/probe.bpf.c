@@ -17,7 +17,8 @@ enum { QUEUED, SENT, DROPPED, REFUSED };        /* counters */
  *
  * A set-associative table in an array, whose look-up is inlined. Some packets never leave: of one that is segmented in software, the
  * original is consumed. Their entry is taken by the next packet with that address, or evicted when the set is full. Both are counted as
- * join_missed, so queued = sent + dropped + join_missed + waiting. Two CPUs that write into one set in the same nanoseconds may take the
+ * join_missed, so queued = sent + dropped + join_missed + waiting. A segment passes no queue itself and may have that address: by its
+ * length it is another packet. Two CPUs that write into one set in the same nanoseconds may take the
  * same entry: the packet that was overwritten has no sample. */
 #define SETS 4096
 #define WAYS 4
@@ -25,7 +26,8 @@ enum { QUEUED, SENT, DROPPED, REFUSED };        /* counters */
 struct wait {
     u64 key;            /* 0: free */
     u64 since_ns;
-    u64 class;          /* of the root that has classes; 0: none is known */
+    u32 class;          /* of the root that has classes; 0: none is known */
+    u32 length;
 };
 struct wait_set {
     struct wait way[WAYS];
@@ -45,7 +47,7 @@ static inline struct wait_set *wait_set_of(u64 key)
     return waiting.lookup(&index);
 }
 
-static inline void wait_begin(u64 key, u64 now)
+static inline void wait_begin(u64 key, u32 length, u64 now)
 {
     struct wait_set *set = wait_set_of(key);
     int chosen = 0;
@@ -65,12 +67,15 @@ static inline void wait_begin(u64 key, u64 now)
         nc_ledger_add(NC_JOIN_MISSED);
     set->way[chosen & (WAYS - 1)].since_ns = now;
     set->way[chosen & (WAYS - 1)].class = 0;
+    set->way[chosen & (WAYS - 1)].length = length;
     set->way[chosen & (WAYS - 1)].key = key;
 }
 
+#define TAGS 8          /* bytes: behind the queue the kernel may push VLAN tags into a packet */
+
 /* When the wait began, and its class; 0 when the packet was not waiting. If it began before the programs were attached again, another
- * packet may have had this address since. */
-static inline u64 wait_end(u64 key, u32 *class)
+ * packet may have had this address since; if the length differs, this one is another. */
+static inline u64 wait_end(u64 key, u32 length, u32 *class)
 {
     struct wait_set *set = wait_set_of(key);
 
@@ -80,9 +85,10 @@ static inline u64 wait_end(u64 key, u32 *class)
     for (int i = 0; i < WAYS; i++) {
         if (set->way[i].key == key) {
             u64 since_ns = set->way[i].since_ns;
+            u32 grown = length - set->way[i].length;
             *class = set->way[i].class;
             set->way[i].key = 0;        /* last: from here on the entry may be taken */
-            if (since_ns >= nc_resumed_ns())
+            if (since_ns >= nc_resumed_ns() && grown <= TAGS)
                 return since_ns;
             nc_ledger_add(NC_JOIN_MISSED);
             return 0;
@@ -163,12 +169,12 @@ int queued(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     if (!wanted(config, skb, dev)) {
         /* Its address may be that of a wanted packet that never left: it must not end that one's wait. */
-        if (wait_end(wait_key(config, skb, dev), &class))
+        if (wait_end(wait_key(config, skb, dev), NC_GET(skb, len), &class))
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
     nc_count(QUEUED);
-    wait_begin(wait_key(config, skb, dev), bpf_ktime_get_ns());
+    wait_begin(wait_key(config, skb, dev), NC_GET(skb, len), bpf_ktime_get_ns());
     return 0;
 }
 
@@ -255,7 +261,7 @@ int sent(struct bpf_raw_tracepoint_args *ctx)
         handover->dev = ctx->args[1];
         handover->queue = key.queue;
     }
-    since = wait_end(wait_key(config, skb, dev), &class);
+    since = wait_end(wait_key(config, skb, dev), NC_GET(skb, len), &class);
     if (!since)
         return 0;
     now = bpf_ktime_get_ns();
@@ -294,7 +300,7 @@ int freed(struct bpf_raw_tracepoint_args *ctx)
     struct net_device *dev = NC_GET(skb, dev);
     u32 class = 0;
 
-    if (!config || !wait_end(wait_key(config, skb, dev), &class))
+    if (!config || !wait_end(wait_key(config, skb, dev), NC_GET(skb, len), &class))
         return 0;
     nc_count(DROPPED);
     if (nc_may_list(config))

@@ -366,6 +366,27 @@ def test_the_layout_of_a_wait_is_what_these_tests_take_it_for(load: Load) -> Non
     assert (key, True) in [(one, lies(since, began)) for one, since, _ in struct.iter_unpack("=QQQ", found)]
 
 
+@pytest.mark.proves("tx_queue_latency", "histograms.wait", "counters.{sent,dropped}", "ledger.join_missed")
+def test_a_segment_does_not_end_the_wait_of_a_consumed_packet_at_its_address(load: Load) -> None:
+    """Packets are cut up behind the queue, and the allocator gives their memory to segments, which passed no queue."""
+    probe = load(PROBE)
+    host = Queues(probe)
+    skb = host.packet(Flow(), host.shaped)
+    for end in (("sent", skb, host.shaped), ("freed", skb)):
+        host.memory.change("sk_buff", skb, {"len": 30_000})
+        host.queued(skb)
+        wait(20)
+        host.memory.change("sk_buff", skb, {"len": 1514})
+        probe.run(*end)
+    began = host.queued(skb)
+    host.memory.change("sk_buff", skb, {"len": 1518})
+    tagged = host.sent(skb, host.shaped, began)
+    probe.read()
+    assert probe.counters() == {"queued": 3, "sent": 1, "dropped": 0} and probe.ledger() == {"join_missed": 2}
+    (waits,) = probe.histograms("wait")
+    assert waits["count"] == 1 and lies(waits["sum"], tagged)
+
+
 @pytest.mark.proves("tx_queue_latency", "knobs.seen_pct", "ledger.join_missed")
 def test_a_wait_that_began_before_a_rest_is_not_ended_after_it(load: Load) -> None:
     probe = load(PROBE)
