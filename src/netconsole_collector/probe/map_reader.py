@@ -9,6 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe import decode
+from netconsole_collector.probe.row_sets import RowSets
 
 IDLE_INTERVALS = 60
 """A row that has not changed for so long may be removed when its map is more than _FULL full."""
@@ -78,8 +79,11 @@ class MapReader:
         if last is None:
             last = self._rows[key] = _LastReading(self._labels_of(key), len(self.columns))
         totals = self._sum(value)
-        deltas = [max(0, new - old) for new, old in zip(totals, last.totals)]
-        is_changed = totals != last.totals
+        if isinstance(self._map, RowSets):
+            deltas = self._map.deltas[key]
+        else:
+            deltas = [max(0, new - old) for new, old in zip(totals, last.totals)]
+        is_changed = totals != last.totals or any(deltas)
         last.idle = 0 if is_changed else last.idle + 1
         last.totals, last.generation = totals, self._generation
         return MapRow(key, last.labels, deltas, totals, is_changed)

@@ -193,6 +193,24 @@ def test_rows_in_the_elements_of_an_array_are_added_up_over_cpus_and_free_ones_l
     assert table.reader.evicted == 1
 
 
+def test_a_row_that_moves_to_another_cpu_has_what_came_in_there() -> None:
+    """Its old place is taken by another key, so that the sum over CPUs falls."""
+    fake = FakeMap(key_size=4, value_size=48, max_entries=2)
+    fake.cpus, fake.fd = [0, 1, 2], 0  # type: ignore[attr-defined]
+    spec = {"key": KEY, "value": VALUE[:1], "ways": 2}
+    table = tables.TableReader("flows", spec, fake, labels())  # type: ignore[arg-type]
+
+    def reading(*cpus: tuple[int, int, int]) -> dict[int, tuple[int, int]]:
+        fake.content[bytes(4)] = b"".join(set_of_rows(one) for one in cpus) + set_of_rows()
+        counts = {row["labels"]["queue"]: row["counts"]["count"] for row in table.read(full=False).rows}
+        return {queue: (count["delta"], count["total"]) for queue, count in counts.items()}
+
+    assert reading((1, 17, 100), (0, 0, 0)) == {1: (100, 100)}
+    assert reading((1, 17, 150), (1, 17, 40)) == {1: (90, 190)}
+    assert reading((2, 17, 5), (1, 17, 70)) == {2: (5, 5), 1: (30, 70)}
+    assert reading((2, 17, 5), (1, 17, 9)) == {1: (9, 9)}, "it left and came back"
+
+
 def test_rows_that_do_not_fit_into_an_element_are_refused() -> None:
     fake = FakeMap(key_size=4, value_size=48)
     fake.cpus, fake.fd = [0, 1, 2], 0  # type: ignore[attr-defined]
