@@ -142,14 +142,14 @@ def _send(
 ) -> None:
     echoes = sender(stop.heard)
     stack.callback(echoes.close)
-    stop.wait(lambda: echoes.is_over, duration_s)
+    if not stop.wait(lambda: echoes.is_over, duration_s):
+        echoes.close()  # its last line says how many there were
+        stop.wait(lambda: echoes.is_over, _AFTER_S, stoppable=False)
     for one in running:
         one.id = echoes.id
     if echoes.why:
         say(f"the echoes ended early: {safe(echoes.why)}")
-    elif stop.requested:
-        echoes.close()
-    else:
+    elif not stop.requested:
         limit_s = max(one.between.limit_s for one in running)
         stop.wait(lambda: all(_is_whole(one, echoes.counts.get("sent", 0)) for one in running), limit_s + _AFTER_S)
     say(", ".join(f"{count} {name}" for name, count in echoes.counts.items()) or "no echo was sent")

@@ -59,6 +59,31 @@ def test_run_sends_and_writes_what_every_echo_took(net: TwoHosts, tmp_path: Path
     assert "netconsole ping capture --role receiver-vm --host ssh://root@HOST" in done.stderr
 
 
+def test_a_run_whose_time_is_over_sends_no_more(net: TwoHosts, tmp_path: Path) -> None:
+    words = (
+        "run",
+        "here",
+        B,
+        "--outside",
+        "eth0",
+        "--count",
+        "5000",
+        "--interval",
+        "20ms",
+        "--duration",
+        "1s",
+        "--yes",
+    )
+    done = subprocess.run(
+        [*command(net.a.name, *words), "-o", str(tmp_path)], capture_output=True, text=True, timeout=LIMIT_S,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    packets = capture.load(tmp_path / "host.json").packets
+    assert 2 <= len(packets) < 5000
+    assert f"{len(packets)} sent, {len(packets)} answered, 0 refused" in done.stderr
+
+
 def test_a_run_that_sees_no_echo_says_so(net: TwoHosts) -> None:
     words = ("run", "here", "10.98.77.1", "--outside", "eth0", "--count", "1", "--yes")  # there is no way to it
     done = subprocess.run(
