@@ -160,11 +160,12 @@ class Collector:
         self._report(now)
 
     def _report(self, now: int) -> None:
-        since, self._last_ns = self._last_ns, now
+        since, self._last_ns, wall = self._last_ns, now, wall_ns()
         for probe in list(self._probes.values()):
             self._report_probe(probe, since)
         body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read(self._loads.workers())}
-        self._send(body)
+        # Its end is when the readings began: what they take, names of functions above all, is no part of it.
+        self._output.send(body, now, wall)
 
     def _report_probe(self, probe: RunningProbe, since: int) -> None:
         """Sends the frames of a probe. When it cannot be read any more, only this probe fails."""

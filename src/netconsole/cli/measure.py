@@ -30,7 +30,6 @@ from netconsole.cli.filters import (
 from netconsole.cli.options import (
     DONE,
     INTERRUPTED,
-    LEAST_INTERVAL_S,
     UNABLE,
     ForceOption,
     HostsOption,
@@ -44,6 +43,7 @@ from netconsole.cli.options import (
     fail,
     has_terminal,
     interval_of,
+    interval_within,
     only_one,
 )
 from netconsole.run import preflight
@@ -205,9 +205,7 @@ def snapshot(
     duration_s = parse_duration(duration)
     if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
-    interval_s = min(1.0, max(LEAST_INTERVAL_S, duration_s)) if interval is None else interval_of(interval)
-    if interval is not None and interval_s > duration_s:
-        raise bad("--interval", "", f"expected at most {duration_s:g} s, the duration: a figure needs a whole interval")
+    interval_s = interval_within(interval, duration_s)
     from netconsole.base import output as out
     from netconsole.snapshot.document import FORMATS
 

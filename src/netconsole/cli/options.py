@@ -108,6 +108,17 @@ def interval_of(text: str | None) -> float:
     return seconds
 
 
+def interval_within(text: str | None, duration_s: float) -> float:
+    """The same for a run of this length: of one shorter than a second that length, if none is given."""
+
+    if text is None:
+        return min(interval_of(None), max(LEAST_INTERVAL_S, duration_s))
+    seconds = interval_of(text)
+    if seconds > duration_s:
+        raise bad("--interval", "", f"expected at most {duration_s:g} s, the duration: a figure needs a whole interval")
+    return seconds
+
+
 def only_one(hosts: Sequence[str] | None, command: str) -> str | None:
     """The host of ``--host`` for a command that takes one; None is this machine. Raises BadInput."""
     if hosts and len(hosts) > 1:

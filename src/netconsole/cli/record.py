@@ -38,6 +38,7 @@ from netconsole.cli.options import (
     choose,
     enter,
     interval_of,
+    interval_within,
     only_one,
 )
 from netconsole.run import preflight
@@ -109,7 +110,7 @@ def record(
     duration_s = None if duration is None else parse_duration(duration)
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
-    interval_s = interval_of(interval)
+    interval_s = interval_of(interval) if duration_s is None else interval_within(interval, duration_s)
     max_bytes, max_s = bounds(max_size, max_time)
     filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm, reason)
     with approach(host) as way:

@@ -28,6 +28,7 @@ from netconsole.session.protocol import News, ReadsWhole, Recordable, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
+from netconsole.telemetry.frames import SourceName
 from netconsole.telemetry.state import State
 from netconsole.telemetry.words import short_reason
 
@@ -58,8 +59,6 @@ def measure(
     """
     stop = Stop()
     session.on_news(stop.heard)
-    incidents = Incidents(manifests, profile.budget)
-    session.on_news(partial(_observe, session, incidents))
     if enforcer is not None:
         enforcer.on_action(_say_action)
         enforcer.start()
@@ -76,16 +75,14 @@ def measure(
         _say_refused(session)
         with session.view() as state:
             start = builder.totals(state)
+            begun = _intervals(state)
             count = sum(probe.measuring for probe in state.probes.values())
         probes = f"{count} probe{'' if count == 1 else 's'}"
         _say(f"measuring with {probes} for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
-        until_ns, begun = start.mono_ns + round(duration_s * 1e9), _closed(session)
-        # Tolerate half an interval: ten intervals of 0.9996 s are enough for 10 s. But there must be one.
-        reached = stop.wait(
-            lambda: _closed(session) > begun and _end_ns(session) >= until_ns - _interval_ns(session) // 2,
-            duration_s + interval_s + 10,
-        )
-        if not reached:
+        incidents = Incidents(manifests, profile.budget)  # what was lost before is in no table either
+        session.on_news(partial(_observe, session, incidents))
+        until_ns = start.mono_ns + round(duration_s * 1e9)
+        if not stop.wait(lambda: _has_measured(session, begun, until_ns), duration_s + interval_s + 10):
             _next_interval(session, stop, interval_s)
         read = facts() if facts is not None else {}
         line = session.connection().line
@@ -122,11 +119,19 @@ def record(
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
         attached = _say_refused(session)
+        with session.view() as state:
+            begun, now_ns = _intervals(state), builder.totals(state).mono_ns
+        until_ns = None if duration_s is None else now_ns + round(duration_s * 1e9)
         session.attach(recorder)
         length = "until Ctrl-C" if duration_s is None else f"for {duration_s:g} s; Ctrl-C ends early and keeps it"
         _say(f"recording to {figure.safe(recorder.progress.path)} {length}")
-        stop.wait(lambda: recorder.progress.ended is not None, duration_s or _FOR_EVER_S)
-        if recorder.progress.ended is None:
+
+        def is_over() -> bool:
+            has_measured = until_ns is not None and _has_measured(session, begun, until_ns)
+            return has_measured or recorder.progress.ended is not None
+
+        limit_s = _FOR_EVER_S if duration_s is None else duration_s + interval_s + 10
+        if not stop.wait(is_over, limit_s):
             _next_interval(session, stop, interval_s)
         return attached
 
@@ -178,26 +183,30 @@ def _next_interval(session: Session, stop: Stop, interval_s: float, read: Event 
     stop.wait(has_ended, LAST_INTERVAL_LIMIT_S + interval_s - 1, stoppable=False)
 
 
-def _leading(state: State) -> tuple[int, int, int]:
-    """Number of intervals, end and length of the last one: the collector's if it runs probes, else the console's."""
-    has_collector = any(probe.measuring for probe in state.probes.values() if probe.source == "collector")
-    source = state.collector if has_collector or state.collector.intervals else state.console
-    return source.intervals, source.closed_mono_ns or 0, source.interval_ns or 1_000_000_000
+def _has_measured(session: Session, begun: Mapping[SourceName, int], until_ns: int) -> bool:
+    """Whether every source has ended an interval since, and measured for long enough.
+
+    Half an interval may lack: ten intervals of 0.9996 s are enough for 10 s.
+    """
+    with session.view() as state:
+        return all(
+            state.sources[name].intervals > intervals
+            and (state.sources[name].closed_mono_ns or 0) >= until_ns - (state.sources[name].interval_ns or 0) // 2
+            for name, intervals in begun.items()
+        )
+
+
+def _intervals(state: State) -> dict[SourceName, int]:
+    """How many each source has ended; without those that measure nothing, if any does."""
+    measuring: set[SourceName] = {probe.source for probe in state.probes.values() if probe.measuring} or {"console"}
+    return {name: source.intervals for name, source in state.sources.items() if name in measuring}
 
 
 def _closed(session: Session) -> int:
+    """Number of intervals: the collector's if it runs probes, else the console's."""
     with session.view() as state:
-        return _leading(state)[0]
-
-
-def _end_ns(session: Session) -> int:
-    with session.view() as state:
-        return _leading(state)[1]
-
-
-def _interval_ns(session: Session) -> int:
-    with session.view() as state:
-        return _leading(state)[2]
+        has_collector = any(probe.measuring for probe in state.probes.values() if probe.source == "collector")
+        return (state.collector if has_collector or state.collector.intervals else state.console).intervals
 
 
 def _say_action(action: BudgetAction) -> None:

@@ -102,7 +102,8 @@ def build(
     for name, probe in state.probes.items():
         fresh = COLLECTOR_RESTARTED if is_new and probe.source == "collector" else None
         start = since.probes.get(name, NOTHING) if fresh is None else NOTHING
-        span_ns = _span(state.sources[probe.source], since.closed_ns.get(probe.source) or since.mono_ns, duration_ns)
+        began_ns = start.read_mono_ns or since.closed_ns.get(probe.source) or since.mono_ns
+        span_ns = _span(probe, state.sources[probe.source], began_ns, duration_ns)
         if fresh is None and has_gone_back(probe, start):
             start, fresh = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={}), PROBE_RESTARTED
         probes[name] = probe_data(probe, manifests.get(name), start, span_ns, fresh)
@@ -151,9 +152,13 @@ def _timed(one: IncidentData, end_ns: int) -> IncidentData:
     return msgspec.structs.replace(one, duration_s=max(0.0, (ended - began).total_seconds()))
 
 
-def _span(source: SourceState, since_ns: int, otherwise_ns: int) -> int:
-    """How long a source has measured since then; the snapshot's own time when it ended no interval."""
-    return max(0, source.closed_mono_ns - since_ns) if source.closed_mono_ns is not None else otherwise_ns
+def _span(probe: ProbeState, source: SourceState, since_ns: int, otherwise_ns: int) -> int:
+    """From one reading of a probe to the other: within an interval they are one after the other, and may take time.
+
+    A source that reads all its probes at once says when; else it is the snapshot's own time.
+    """
+    ended_ns = probe.cost.read_mono_ns or source.closed_mono_ns
+    return otherwise_ns if ended_ns is None else max(0, ended_ns - since_ns)
 
 
 def _closed(state: State) -> tuple[int, int]:

@@ -42,13 +42,14 @@ class ProbeTotals:
     histograms: Mapping[tuple[str, RowKey], Buckets]
     programs: Mapping[str, tuple[int, int, int]]
     elapsed_ns: int
+    read_mono_ns: int | None
     events: Mapping[str, int]
     ledger: Mapping[str, int]
     arrived: int
     tick: int = 0
 
 
-NOTHING = ProbeTotals({}, {}, {}, {}, 0, {}, {}, 0)
+NOTHING = ProbeTotals({}, {}, {}, {}, 0, None, {}, {}, 0)
 """At its first frame."""
 
 
@@ -64,6 +65,7 @@ def probe_totals(probe: ProbeState) -> ProbeTotals:
         {(group.name, key): row.total for group in probe.histograms.values() for key, row in group.rows.items()},
         probe.cost.sums(),
         probe.cost.elapsed_ns,
+        probe.cost.read_mono_ns,
         {name: count.total for name, count in probe.cost.events.items()},
         {name: count.total for name, count in probe.cost.ledger.items()},
         probe.events_arrived,

@@ -77,6 +77,10 @@ class ProbeCost(Saved):
     measurable: bool = True
     """Whether the kernel measures run times, as far as is known."""
 
+    def __post_init__(self) -> None:
+        self.read_mono_ns: int | None = None
+        """When the probe was read last (CLOCK_MONOTONIC of the measured host)."""
+
     @property
     def programs(self) -> dict[str, ProgramCost]:
         """By name."""
@@ -85,6 +89,7 @@ class ProbeCost(Saved):
     def apply(self, frame: frames.Cost) -> None:
         """Take over the cost frame of a probe."""
         self.elapsed_ns += frame.interval_ns
+        self.read_mono_ns = frame.mono_ns
         self.maps_kb = frame.maps_kb
         self.events = frame.events
         self.ledger = frame.ledger

@@ -1,15 +1,40 @@
-"""A measurement without a screen: what it says on standard error before it begins."""
+"""A measurement without a screen: what it says before it begins, what it waits for, and how it ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.request import ProbeRequest
+from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
+from netconsole.session.live import LiveSession
+from netconsole.telemetry import frames
 from netconsole.telemetry.state import ProbeState, State
+from tests.support.fake_collector import Scenario
+from tests.unit.probes.test_manifest_reader import GOOD, make
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+FAKE = Path(__file__).parents[2] / "support" / "fake_collector.py"
+PROFILE = Profile("summary", budget=Budget(kernel_cpu_pct=5.0))
+LIMIT_S = 300.0
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> dict[str, Manifest]:
+    return {"p": catalogue.load(make(tmp_path, GOOD))}
 
 
 class Session:
@@ -41,3 +66,125 @@ def test_a_reason_that_several_probes_have_is_said_once(capsys: pytest.CaptureFi
     ]
     nothing: Any = Session(ovs_drops=("failed", "no types"))
     assert not headless._say_refused(nothing)
+
+
+def test_every_source_has_to_measure_for_the_time_and_at_least_one_interval() -> None:
+    """The console's may end half an interval after the collector's, and have measured nothing by then."""
+    session: Any = Session()
+    streams = {name: Stream(session._state, name) for name in ("collector", "console")}
+    streams["collector"].hello()
+    for name, stream in streams.items():
+        stream.state.apply(frames.Status(**stream.stamp(name), state="attached", mode="summary"))
+        stream.end()
+    begun, until_ns = headless._intervals(session._state), 100 * SECOND + 3 * SECOND // 2
+    assert begun == {"collector": 1, "console": 1}
+    streams["collector"].end()
+    assert not headless._has_measured(session, begun, until_ns), "the console has not"
+    streams["console"].end()
+    assert headless._has_measured(session, begun, until_ns), "half an interval may lack"
+    assert not headless._has_measured(session, begun, until_ns + SECOND)
+    assert not headless._has_measured(session, {"collector": 2}, 0), "none since"
+
+
+def session(path: Path, scenario: Scenario, interval_s: float = 1.0) -> LiveSession:
+    command = [sys.executable, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
+    return LiveSession(command, [ProbeRequest("p", spec={}, code="int x;")], interval_s, back_off_s=(600.0,))
+
+
+def test_a_run_measures_whole_intervals_from_the_moment_when_all_is_attached(
+    tmp_path: Path, manifests: dict[str, Manifest], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Scenario().hello().status("p", "compiling").do("await", command="load").status("p", "attached")
+    for number in range(100):
+        scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
+    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 3.0)
+    # The scenario's clock goes on by one second per interval, however long that takes here.
+    assert taken.duration_s >= 3.0
+    assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
+    assert "measuring with 1 probe for" in capsys.readouterr().err
+
+
+def test_it_begins_with_an_interval_of_the_collector_though_the_console_has_ended_many(
+    tmp_path: Path, manifests: dict[str, Manifest]
+) -> None:
+    scenario = Scenario().hello().status("p").do("sleep", s=0.3)
+    for number in range(100):
+        scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
+    taken = headless.measure(session(tmp_path, scenario, interval_s=0.01), manifests, PROFILE, 3.0)
+    assert taken.duration_s >= 3.0
+    assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
+
+
+def test_a_probe_that_is_refused_is_said_and_not_waited_for(
+    tmp_path: Path, manifests: dict[str, Manifest], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Scenario().do("refuse", command="load", error="no BTF").hello().do("await", command="load")
+    scenario.end().do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
+    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 0.5)
+    assert taken.probes["p"].status == "failed"
+    assert "p: failed: no BTF" in capsys.readouterr().err
+
+
+STARTED = """
+import sys
+from pathlib import Path
+from netconsole.run import headless
+from netconsole.run.stop import Interrupted
+from netconsole.session.live import LiveSession
+from netconsole.profile.profile import Profile
+from netconsole.probes.request import ProbeRequest
+from netconsole.snapshot.document import encode
+
+session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])
+try:
+    taken = headless.measure(session, {}, Profile("summary"), 600.0)
+except Interrupted as error:
+    sys.exit(130)
+sys.stdout.buffer.write(encode(taken))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_early_with_what_was_measured(tmp_path: Path, number: signal.Signals) -> None:
+    scenario = Scenario().hello().status("p").do("clock", real=True)
+    lines = [*Scenario().counters("p", drops=(10, 10)).lines, {"do": "end", "pace_s": 0.05}]
+    done = started(tmp_path, scenario.do("repeat", times=0, lines=lines), lambda child: child.send_signal(number))
+    assert done.returncode == 0, done.stderr
+    taken: dict[str, Any] = json.loads(done.stdout)
+    assert taken["probes"]["p"]["status"] == "attached"
+    assert taken["duration_s"] < 600
+
+
+def test_a_signal_while_the_probes_start_ends_it_with_130(tmp_path: Path) -> None:
+    scenario = Scenario().hello().status("p", "compiling")
+    scenario.do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
+    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(tmp_path / "scenario.jsonl"))]
+    child = subprocess.Popen([*command, "--log", str(tmp_path / "log")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: (tmp_path / "log").exists() and b'"load"' in (tmp_path / "log").read_bytes())
+    child.terminate()
+    out, _ = child.communicate(timeout=LIMIT_S)
+    assert (child.returncode, out) == (130, b"")
+
+
+def started(
+    path: Path, scenario: Scenario, act: Callable[[subprocess.Popen[str]], None]
+) -> subprocess.CompletedProcess[str]:
+    """A run of its own process; ``act`` is called when it says that it measures."""
+    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    said = ""
+    while "measuring" not in said:
+        line = child.stderr.readline()
+        assert line, f"ended before it measured: {said}"
+        said += line
+    act(child)
+    out, err = child.communicate(timeout=LIMIT_S)
+    return subprocess.CompletedProcess(command, child.returncode, out, said + err)
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        os.sched_yield()

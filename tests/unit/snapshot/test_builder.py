@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Profile
-from netconsole.run import headless
-from netconsole.session.live import LiveSession
 from netconsole.session.protocol import LineState
 from netconsole.snapshot import builder, of_probe
 from netconsole.snapshot.document import Snapshot, encode, parse
@@ -27,7 +16,6 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import EMPTY, index, subtract
 from netconsole.telemetry.state import State
-from tests.support.fake_collector import Scenario
 from tests.unit.probes.test_manifest_reader import GOOD, make
 from tests.unit.telemetry.test_state import SECOND, Stream
 
@@ -107,14 +95,29 @@ def test_counters_of_a_probe_that_rests_have_their_own_time(stream: Stream, mani
     for seen_ns, name in ((SECOND // 4, "drops"), (None, "misses")):
         values = {name: count}
         stream.state.apply(frames.Counters(**stream.stamp(), interval_ns=SECOND, values=values, seen_ns=seen_ns))
-    stream.cost(ledger={"unseen_ms": Count(delta=1500, total=1500)}, usage=None)
     stream.mono_ns += 2 * SECOND
+    stream.cost(ledger={"unseen_ms": Count(delta=1500, total=1500)}, usage=None)
     stream.state.apply(frames.Cost(**stream.stamp(None), interval_ns=SECOND))
     taken = take(stream, manifests, start).probes["p"]
     assert taken.duration_s == 0.5
     seen, all_the_time = taken.counters["drops"], taken.counters["misses"]
     assert (seen.total, seen.per_s, seen.duration_s) == (10, 20.0, None)
     assert (all_the_time.total, all_the_time.per_s, all_the_time.duration_s) == (10, 5.0, 2.0)
+
+
+def test_a_probe_is_measured_from_one_of_its_readings_to_the_other(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    """The first reading with drops looks up names of functions, and the end of its interval came late by that."""
+    interval(stream, 7, 7)
+    start = builder.totals(stream.state)
+    stream.mono_ns += SECOND // 4
+    stream.counters(drops=(15, 22))
+    stream.cost(usage=None)
+    stream.mono_ns += SECOND // 8
+    stream.state.apply(frames.Cost(**stream.stamp(None), interval_ns=SECOND))
+    probe = take(stream, manifests, start).probes["p"]
+    assert (probe.duration_s, probe.counters["drops"].per_s) == (1.25, 12.0)
 
 
 def test_the_start_of_everything_is_the_first_frame(stream: Stream) -> None:
@@ -468,9 +471,6 @@ def test_a_mode_that_changed_in_the_middle_leaves_nothing_unexplained() -> None:
     assert host.balance(since) == (605, 405, 33.058, []), "more than it did not list"
 
 
-# ---- without a screen ----
-
-
 def test_a_row_that_was_evicted_and_came_back_counts_what_it_has_now(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
@@ -487,107 +487,3 @@ def test_a_bucket_that_was_evicted_takes_nothing_from_the_others() -> None:
     assert subtract(now, before) == Buckets(count=4, sum=3 + 3 * 6, min=3, max=6, buckets=[(3, 1), (6, 3)])
     gone = Buckets(count=8, sum=8 * 6, min=6, max=6, buckets=[(6, 8)])
     assert subtract(gone, before) == Buckets(count=3, sum=3 * 6, min=6, max=6, buckets=[(6, 3)])
-
-
-def session(path: Path, scenario: Scenario, interval_s: float = 1.0) -> LiveSession:
-    command = [sys.executable, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
-    return LiveSession(command, [ProbeRequest("p", spec={}, code="int x;")], interval_s, back_off_s=(600.0,))
-
-
-def test_a_run_measures_whole_intervals_from_the_moment_when_all_is_attached(
-    tmp_path: Path, manifests: dict[str, Manifest], capsys: pytest.CaptureFixture[str]
-) -> None:
-    scenario = Scenario().hello().status("p", "compiling").do("await", command="load").status("p", "attached")
-    for number in range(100):
-        scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
-    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 3.0)
-    # The scenario's clock goes on by one second per interval, however long that takes here.
-    assert taken.duration_s >= 3.0
-    assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
-    assert "measuring with 1 probe for" in capsys.readouterr().err
-
-
-def test_it_begins_with_an_interval_of_the_collector_though_the_console_has_ended_many(
-    tmp_path: Path, manifests: dict[str, Manifest]
-) -> None:
-    scenario = Scenario().hello().status("p").do("sleep", s=0.3)
-    for number in range(100):
-        scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
-    taken = headless.measure(session(tmp_path, scenario, interval_s=0.01), manifests, PROFILE, 3.0)
-    assert taken.duration_s >= 3.0
-    assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
-
-
-def test_a_probe_that_is_refused_is_said_and_not_waited_for(
-    tmp_path: Path, manifests: dict[str, Manifest], capsys: pytest.CaptureFixture[str]
-) -> None:
-    scenario = Scenario().do("refuse", command="load", error="no BTF").hello().do("await", command="load")
-    scenario.end().do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
-    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 0.5)
-    assert taken.probes["p"].status == "failed"
-    assert "p: failed: no BTF" in capsys.readouterr().err
-
-
-STARTED = """
-import sys
-from pathlib import Path
-from netconsole.run import headless
-from netconsole.run.stop import Interrupted
-from netconsole.session.live import LiveSession
-from netconsole.profile.profile import Profile
-from netconsole.probes.request import ProbeRequest
-from netconsole.snapshot.document import encode
-
-session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])
-try:
-    taken = headless.measure(session, {}, Profile("summary"), 600.0)
-except Interrupted as error:
-    sys.exit(130)
-sys.stdout.buffer.write(encode(taken))
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_a_run_early_with_what_was_measured(tmp_path: Path, number: signal.Signals) -> None:
-    scenario = Scenario().hello().status("p").do("clock", real=True)
-    lines = [*Scenario().counters("p", drops=(10, 10)).lines, {"do": "end", "pace_s": 0.05}]
-    done = started(tmp_path, scenario.do("repeat", times=0, lines=lines), lambda child: child.send_signal(number))
-    assert done.returncode == 0, done.stderr
-    taken: dict[str, Any] = json.loads(done.stdout)
-    assert taken["probes"]["p"]["status"] == "attached"
-    assert taken["duration_s"] < 600
-
-
-def test_a_signal_while_the_probes_start_ends_it_with_130(tmp_path: Path) -> None:
-    scenario = Scenario().hello().status("p", "compiling")
-    scenario.do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
-    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(tmp_path / "scenario.jsonl"))]
-    child = subprocess.Popen([*command, "--log", str(tmp_path / "log")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: (tmp_path / "log").exists() and b'"load"' in (tmp_path / "log").read_bytes())
-    child.terminate()
-    out, _ = child.communicate(timeout=LIMIT_S)
-    assert (child.returncode, out) == (130, b"")
-
-
-def started(
-    path: Path, scenario: Scenario, act: Callable[[subprocess.Popen[str]], None]
-) -> subprocess.CompletedProcess[str]:
-    """A run of its own process; ``act`` is called when it says that it measures."""
-    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stderr is not None
-    said = ""
-    while "measuring" not in said:
-        line = child.stderr.readline()
-        assert line, f"ended before it measured: {said}"
-        said += line
-    act(child)
-    out, err = child.communicate(timeout=LIMIT_S)
-    return subprocess.CompletedProcess(command, child.returncode, out, said + err)
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        os.sched_yield()
