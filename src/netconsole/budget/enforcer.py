@@ -361,7 +361,7 @@ def _measured_ns(probe: ProbeState) -> int:
 def _reading(state: State, probe: ProbeState, share: float | None, packets_per_s: float | None) -> Reading:
     submitted = probe.cost.events.get("submitted")
     interval_ns = state.collector.interval_ns
-    events = submitted.delta * 1e9 / interval_ns if submitted is not None and interval_ns else None
+    events = spending.submitted(probe) * 1e9 / interval_ns if submitted is not None and interval_ns else None
     if share is None or packets_per_s is None or packets_per_s < spending.MIN_PACKETS_PER_S:
         return Reading(share, events)
     return Reading(share, events, share * 1e7 / packets_per_s)

@@ -170,7 +170,7 @@ def _moved(probe: ProbeState, family: Family) -> Iterator[tuple[RowState, int, i
 
 
 def interval_s(state: State, probe: str) -> float:
-    """The length of the last interval of a probe's source; a second before there was one."""
+    """The usual length of an interval of a probe's source; a second before there was one."""
     known = state.probes.get(probe)
     source = state.sources[known.source] if known is not None else state.collector
-    return (source.interval_ns or 1_000_000_000) / 1e9
+    return source.usual_interval_ns / 1e9

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from msgspec import field
 
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Int, Natural, Sentence
 from netconsole.telemetry.saved import Saved
 from netconsole.telemetry.series import Series, Timeline
+
+USUAL_OF = 10
+"""Intervals."""
 
 
 class SourceState(Saved):
@@ -40,6 +45,9 @@ class SourceState(Saved):
 
     def __post_init__(self) -> None:
         self._cpu_history = Series()
+        self._lengths: deque[int] = deque(maxlen=USUAL_OF)
+        self._unsteady_tick = 0
+        """The last interval in which probes were compiled, attached or changed."""
 
     def number(self, seq: int) -> None:
         """Count a frame by its sequence number. The order of arrival does not matter."""
@@ -76,7 +84,22 @@ class SourceState(Saved):
         self.timeline.close(frame.mono_ns, whole)
         self.intervals += 1
         self.interval_ns = frame.interval_ns
+        self._lengths.append(frame.interval_ns)
         self.closed_mono_ns, self.closed_wall_ns = frame.mono_ns, frame.wall_ns
+
+    @property
+    def usual_interval_ns(self) -> int:
+        """The median of the last intervals: the one in which a session ends may have a hundredth of their length."""
+        return sorted(self._lengths)[len(self._lengths) // 2] if self._lengths else self.interval_ns or 1_000_000_000
+
+    def is_unsteady(self) -> None:
+        """Probes are compiled, attached or changed in the current interval."""
+        self._unsteady_tick = self.timeline.tick + 1
+
+    def steady_cpu_history(self, count: int) -> list[float | None]:
+        """As :meth:`cpu_history`, of the intervals since probes were last changed."""
+        since = self.timeline.tick - self._unsteady_tick
+        return self.cpu_history(min(count, since)) if since > 0 else []
 
     def cpu_history(self, count: int) -> list[float | None]:
         """CPU time of its process in percent of one core, oldest first; None is unknown."""

@@ -53,12 +53,18 @@ def test_what_the_base_of_a_profile_lacks_is_detached_when_its_time_has_ended() 
 
 
 @pytest.mark.parametrize(
-    ("delta", "interval_ns", "per_s"), [(300, 2 * SECOND_NS, 150.0), (None, SECOND_NS, None), (3, 0, None)]
+    ("delta", "interval_ns", "mode", "per_s"),
+    [
+        (300, 2 * SECOND_NS, "details", 150.0),
+        (13, SECOND_NS, "summary", 0.0),  # still on their way when it left mode details
+        (None, SECOND_NS, "details", None),
+        (3, 0, "details", None),
+    ],
 )
-def test_events_are_told_by_the_second(delta: int | None, interval_ns: int, per_s: float | None) -> None:
+def test_events_are_told_by_the_second(delta: int | None, interval_ns: int, mode: str, per_s: float | None) -> None:
     events = {} if delta is None else {"submitted": Count(delta, 900)}
     state: Any = SimpleNamespace(collector=SimpleNamespace(interval_ns=interval_ns))
-    probe: Any = SimpleNamespace(cost=SimpleNamespace(events=events))
+    probe: Any = SimpleNamespace(mode=mode, cost=SimpleNamespace(events=events))
     assert enforcer_module._reading(state, probe, 1.0, None).events_per_s == per_s
 
 

@@ -133,6 +133,20 @@ def test_a_typical_share_is_the_lower_median_of_ten_intervals() -> None:
     assert spending.memory_kb(state) == 1000, "RSS where PSS is not known"
 
 
+def test_what_starting_takes_is_not_typical() -> None:
+    """Compiling takes seconds of a core. Until probes are attached for an interval nothing is known."""
+    state, seen = State(), []
+    for second in range(1, 9):
+        stamp: Stamp = {"seq": second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
+        if second in (1, 5):
+            phase: frames.ProbeStatus = "compiling" if second == 1 else "attached"
+            state.apply(frames.Status(**stamp, probe="p", state=phase, mode="summary"))
+        usage = frames.Usage(cpu_ns=(900 if second < 6 else 10) * 1_000_000, rss_kb=1000, pss_kb=None)
+        state.apply(frames.Cost(**stamp, interval_ns=SECOND_NS, usage=usage))
+        seen.append(spending.steady_cpu_pct(state.collector))
+    assert seen == [None] * 5 + [pytest.approx(1.0)] * 3
+
+
 def test_the_statistics_were_on_as_long_as_for_the_probe_that_had_them_longest() -> None:
     state = measured()
     window = frames.Statistics(window_ns=SECOND_NS // 20, interval_ns=SECOND_NS, estimated=False)

@@ -8,11 +8,12 @@ import pytest
 
 from netconsole.findings.past import MIN_PAST, MIN_SAMPLES, is_later, usual
 from netconsole.findings.windows import LONG, NEW_TIMES, SHORT, Family, Move, Window, Windows, interval_s
+from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import add, index
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import HistogramState, RowState
-from tests.unit.telemetry.test_state import Stream, row
+from tests.unit.telemetry.test_state import SECOND, Stream, row
 
 ROW = RowState({"device": "lo"}, {}, {}, 0, 0)
 FAMILY = Family("p", "drops", "count")
@@ -80,6 +81,16 @@ def test_an_interval_is_a_second_before_there_was_one() -> None:
     assert interval_s(state, "p") == 1.0
     state.collector.interval_ns = 250_000_000
     assert interval_s(state, "p") == 0.25
+
+
+def test_a_session_that_ends_within_an_interval_makes_no_rate_of_it() -> None:
+    """Its last figures come milliseconds after those before; a mean over ten intervals is still over ten seconds."""
+    state = State()
+    stream = Stream(state)
+    for _ in range(3):
+        stream.end()
+    state.apply(frames.Cost(**stream.stamp(None), interval_ns=SECOND // 400))
+    assert state.collector.interval_ns == SECOND // 400 and interval_s(state, "p") == 1.0
 
 
 # ---- late by its own past ----
