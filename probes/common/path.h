@@ -325,7 +325,7 @@ struct path_transit {
     u64 conntrack_ns;   /* time in conntrack so far, where the probe measures it */
     u64 device[2];
     struct path_fingerprint fingerprint;
-    u64 origin;         /* path_origin of where it came in; 0: not known */
+    u64 origin;         /* path_origin of where it came in, or another of the probe's own; 0: not known */
     u16 set;            /* of devices, or another kind of the probe's own */
     u16 tag;            /* of the probe's own */
     u16 state;

@@ -15,7 +15,8 @@ enum {      /* counters */
     RECEIVED, DELIVERED, LEFT, PACKETS, SLOW, REUSED, EVICTED, EXCHANGED,
 };
 
-enum { TO_SOCKET = 1, TO_DEVICE };                              /* set of a transit; its tag is the protocol */
+/* Set of a transit. The tag of one to a socket is the protocol, the origin of one to a device the socket that it is known to have left. */
+enum { TO_SOCKET = 1, TO_DEVICE };
 enum { FIRST_QUEUE, LAST_QUEUE };                               /* points of a transit */
 
 #define TCP NC_WORD('t', 'c', 'p', 0, 0, 0, 0, 0)
@@ -236,18 +237,18 @@ int on_ready_function(void *ctx)
 /* ---- out ---- */
 
 /* IP has got a packet from a socket: only the time is taken here. TCP's packets bring theirs along. */
-static inline void from_socket(struct sock *sk, u64 skb)
+static inline void from_socket(struct sock *sk, struct sk_buff *skb)
 {
     struct path_transit *transit;
 
     if (!sk || NC_READ(sk, sk_protocol) == IPPROTO_TCP)
         return;
-    transit = path_claim(skb);
+    transit = path_claim((u64)skb);
     if (!transit)
         return;
-    start_transit(transit, skb);
-    transit->fingerprint.network = transit->fingerprint.transport = 0;
+    start_transit(transit, (u64)skb);
     transit->set = TO_DEVICE;
+    transit->origin = path_address(sk);
     transit->since_ns = bpf_ktime_get_ns();
 }
 
@@ -256,7 +257,7 @@ int on_made(void *ctx)
     struct sock *sk = NC_PARAMETER(1);
     struct sk_buff *skb = NC_PARAMETER(2);
 
-    from_socket(sk, (u64)skb);
+    from_socket(sk, skb);
     return 0;
 }
 
@@ -270,12 +271,26 @@ static inline u64 stamp_of(struct sk_buff *skb, struct path_packet *packet, u64 
     return stamp < now ? stamp : now;
 }
 
-static inline int is_outbound(struct path_transit *transit, u64 address, struct path_fingerprint *fingerprint)
+static inline int is_outbound(struct path_transit *transit, u64 address)
 {
-    u64 seen_ns = transit->point_ns[FIRST_QUEUE] ? transit->point_ns[FIRST_QUEUE] : transit->since_ns;
+    return transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_DEVICE;
+}
 
-    return seen_ns >= nc_resumed_ns() && transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_DEVICE &&
+/* Is it the packet that was queued to a device before? */
+static inline int was_queued(struct path_transit *transit, u64 address, struct path_fingerprint *fingerprint)
+{
+    u64 queued_ns = transit->point_ns[FIRST_QUEUE];
+
+    return queued_ns && queued_ns >= nc_resumed_ns() && is_outbound(transit, address) &&
         path_same_packet(fingerprint, &transit->fingerprint);
+}
+
+/* Has IP got it from its socket? A datagram may be dropped before it is queued. Then its entry waits for the next packet at its address:
+ * one of another socket, for each further one of the same socket comes by from_socket. */
+static inline int was_made(struct path_transit *transit, struct sk_buff *skb)
+{
+    return !transit->point_ns[FIRST_QUEUE] && transit->since_ns >= nc_resumed_ns() && is_outbound(transit, path_address(skb)) &&
+        transit->origin == path_address(NC_GET(skb, sk));
 }
 
 int on_queue(struct bpf_raw_tracepoint_args *ctx)
@@ -286,7 +301,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     struct path_transit *transit;
     struct path_fingerprint fingerprint;
     u64 address, now;
-    int known;
+    int made;
 
     if (!config || !scratch || NC_GET(skb, skb_iif))       /* it was received: not this host's own */
         return 0;
@@ -296,15 +311,18 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     path_read(&scratch->packet, skb, 1, 1);
     path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
-    known = is_outbound(transit, address, &fingerprint);
     now = bpf_ktime_get_ns();
-    if (known && transit->point_ns[FIRST_QUEUE]) {
+    if (was_queued(transit, address, &fingerprint)) {
         transit->point_ns[LAST_QUEUE] = now;
         return 0;
     }
-    if (!NC_GET(skb, sk) || !wanted(config, scratch, skb))     /* without a socket: ARP, errors, resets of the kernel's own */
+    made = was_made(transit, skb);
+    if (!NC_GET(skb, sk) || !wanted(config, scratch, skb)) {   /* without a socket: ARP, errors, resets of the kernel's own */
+        if (made)
+            transit->state = PATH_FREE;
         return 0;
-    if (!known) {
+    }
+    if (!made) {
         start_transit(transit, address);
         transit->set = TO_DEVICE;
         transit->since_ns = stamp_of(skb, &scratch->packet, now);
@@ -349,7 +367,7 @@ int on_send(struct bpf_raw_tracepoint_args *ctx)
     path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
     if (!wanted(config, scratch, skb))
         return 0;
-    if (transit && is_outbound(transit, address, &fingerprint)) {
+    if (transit && was_queued(transit, address, &fingerprint)) {
         transit->state = PATH_DONE;
         total = split(&scratch->event, transit, now);
         if (scratch->packet.protocol != IPPROTO_TCP)

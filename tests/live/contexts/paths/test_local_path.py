@@ -107,13 +107,13 @@ def test_what_goes_out_is_timed_from_its_socket_to_its_device(load: Load, functi
         made: Span | None = None
         if flow.protocol == TCP:
             if "made4" in functions:
-                host.ran("made4" if flow is OF_TCP else "made6", 0, host.sock(TCP), skb)
+                host.ran("made4" if flow is OF_TCP else "made6", 0, host.owner(skb), skb)
                 wait(1)
             stamp = host.stamped(skb)  # it brings its own time along
             made = stamp, stamp
         elif "made4" in functions:
             name = "made4" if flow.ethertype == 0x0800 else "made6"
-            made = host.ran(name, 0, host.sock(flow.protocol), skb)
+            made = host.ran(name, 0, host.owner(skb), skb)
         wait(2)
         first = last = host.queued(skb, "veth0" if flow.vlan or flow is OF_TCP6 else "eth0")
         if flow.vlan or flow is OF_TCP6:
@@ -233,3 +233,40 @@ def test_what_does_not_arrive_is_counted_by_what_became_of_it(load: Load) -> Non
         probe.run(*(("tcp", 0, skb) if flow.protocol == TCP else ("ready", host.sock(UDP))))
     probe.read()
     assert probe.ledger() == {"parse_failed": 2, "map_full": 2}
+
+
+@pytest.mark.proves("local_path", "counters.{reused,left}", "histograms.crossing.from", "tables.flows.latency_ns")
+@pytest.mark.parametrize("later", ["tcp", "frame", "past the queue", "kept out"])
+def test_a_datagram_that_came_to_no_queue_gives_its_start_to_no_other_packet(load: Load, later: str) -> None:
+    """IP's filter dropped it, or it waits for its neighbour; its sk_buff is that of another packet then."""
+    probe = load(PROBE, FUNCTIONS)
+    host = Stack(probe)
+    skb = host.own(Flow())
+    probe.run("made4", 0, host.owner(skb), skb)
+    wait(30)
+    if later == "kept out":
+        probe.set(port=7)
+        probe.run("queue", skb)
+        probe.set()
+        host.gone(skb, host.own(Flow()))
+        probe.run("made4", 0, host.owner(skb), skb)
+        assert host.counted("reused") == [0], "the first one was never followed"
+        return
+    host.gone(skb, host.own(OF_TCP if later == "tcp" else Flow(source_port=68)))
+    if later == "tcp":
+        probe.run("made4", 0, host.owner(skb), skb)
+        stamp = host.stamped(skb)
+        began: Span = (stamp, stamp)
+        host.queued(skb)
+    elif later == "frame":  # of a packet socket: it does not come by IP
+        began = host.queued(skb)
+    wait(2)
+    sent = host.sent(skb)
+    probe.read()
+    if later == "past the queue":  # a packet socket may do without
+        assert host.counted("left") == [0] and probe.rows("flows") == []
+        return
+    assert host.counted("left", "reused") == [1, 1]
+    (crossing,) = probe.histograms("crossing")
+    assert crossing["from"] == ("tcp" if later == "tcp" else "queue")
+    assert lies(crossing["sum"], elapsed(began, sent))

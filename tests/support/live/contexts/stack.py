@@ -26,6 +26,16 @@ class Stack(Ways):
         self.memory.change("sk_buff", skb, {"sk": sock, "vlan_tci": flow.vlan})
         return skb
 
+    def owner(self, skb: int) -> int:
+        """The socket of a packet of this host."""
+        (sock,) = self.memory.pointers("sk_buff", skb, "sk")
+        return sock
+
+    def gone(self, skb: int, other: int) -> int:
+        """A packet is freed, and its sk_buff is that of another one then, which is used no more."""
+        self.memory.put(skb, self.memory.bytes_of("sk_buff", other))
+        return skb
+
     def stamped(self, skb: int) -> int:
         """TCP has made it now: when, in ns."""
         now = time.monotonic_ns()
