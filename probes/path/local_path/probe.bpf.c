@@ -236,12 +236,13 @@ int on_ready_function(void *ctx)
 
 /* ---- out ---- */
 
-/* IP has got a packet from a socket: only the time is taken here. TCP's packets bring theirs along. */
+/* IP has got a packet from a socket: only the time is taken here. TCP's packets bring theirs along. What a tunnel carries comes by the
+ * tunnel's socket, too. */
 static inline void from_socket(struct sock *sk, struct sk_buff *skb)
 {
     struct path_transit *transit;
 
-    if (!sk || NC_READ(sk, sk_protocol) == IPPROTO_TCP)
+    if (!sk || NC_READ(sk, sk_protocol) == IPPROTO_TCP || NC_READ(skb, sk) != sk)
         return;
     transit = path_claim((u64)skb);
     if (!transit)

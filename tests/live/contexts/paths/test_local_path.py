@@ -270,3 +270,24 @@ def test_a_datagram_that_came_to_no_queue_gives_its_start_to_no_other_packet(loa
     (crossing,) = probe.histograms("crossing")
     assert crossing["from"] == ("tcp" if later == "tcp" else "queue")
     assert lies(crossing["sum"], elapsed(began, sent))
+
+
+@pytest.mark.proves("local_path", "counters.{reused,left}", "histograms.crossing.from", "histograms.stages.stage")
+def test_a_tunnel_s_socket_does_not_begin_the_packet_anew_that_it_carries(load: Load) -> None:
+    """IP gets it twice: from its socket, and from that of the kernel's tunnel, inside a datagram."""
+    probe = load(PROBE, FUNCTIONS)
+    host = Stack(probe)
+    skb = host.own(Flow())
+    made = host.ran("made4", 0, host.owner(skb), skb)
+    wait(2)
+    first = host.queued(skb, "veth0")
+    wait(3)
+    probe.run("made4", 0, host.sock(UDP), skb)
+    last = host.queued(skb)
+    sent = host.sent(skb)
+    probe.read()
+    assert host.counted("left", "reused") == [1, 0]
+    (crossing,) = probe.histograms("crossing")
+    assert crossing["from"] == "datagram" and lies(crossing["sum"], elapsed(made, sent))
+    stages = {one["stage"]: one["sum"] for one in probe.histograms("stages")}
+    assert lies(stages["stack"], elapsed(made, first)) and lies(stages["devices"], elapsed(first, last))
