@@ -15,7 +15,7 @@ enum {      /* counters */
     RECEIVED, DELIVERED, LEFT, PACKETS, SLOW, REUSED, EVICTED, EXCHANGED,
 };
 
-/* Set of a transit. The tag of one to a socket is the protocol, the origin of one to a device the socket that it is known to have left. */
+/* Set of a transit. The tag of one to a socket is the VLAN that it came with, the origin of one to a device the socket that it left. */
 enum { TO_SOCKET = 1, TO_DEVICE };
 enum { FIRST_QUEUE, LAST_QUEUE };                               /* points of a transit */
 
@@ -24,6 +24,8 @@ enum { FIRST_QUEUE, LAST_QUEUE };                               /* points of a t
 #define QUEUE NC_WORD('q', 'u', 'e', 'u', 'e', 0, 0, 0)         /* the time when it left its socket is not known */
 #define STACK NC_WORD('s', 't', 'a', 'c', 'k', 0, 0, 0)
 
+#define LOOPBACK 1                      /* index of lo in each network namespace */
+#define UDP_LITE 136
 #define STAMP_MAX_NS 10000000000ull     /* 10 s: an older time stamp is not of the monotonic clock */
 
 struct slow_event {
@@ -34,13 +36,17 @@ struct slow_event {
 };
 
 /* Working memory of a program: the BPF stack is too small for it. Softirqs are off where a packet is received, queued or sent. TCP has
- * one of its own: it may take a packet from a socket's backlog in the process, which can be interrupted. */
-enum { SOFTIRQ_SCRATCH, TCP_SCRATCH, SCRATCHES };
+ * one of its own, and so have other sockets: they may take a packet from their backlog in the process, which can be interrupted. */
+enum { SOFTIRQ_SCRATCH, TCP_SCRATCH, READY_SCRATCH, SCRATCHES };
 struct scratch {
-    u64 received;           /* the packet that this CPU received last; 0: it is not timed */
+    u64 received;           /* where the packet is in the table that this CPU received last; 0: it is not followed */
+    u64 merged;             /* 1: GRO or the sender has merged it, and its socket may take its parts alone */
     struct path_packet packet;
     struct nc_flow flow;
     struct slow_event event;
+#if NC_DIRECT
+    struct sk_buff skb;
+#endif
 };
 BPF_PERCPU_ARRAY(scratches, struct scratch, SCRATCHES);
 
@@ -112,16 +118,45 @@ static inline void account(void *ctx, struct nc_config *config, struct scratch *
 
 /* ---- in ---- */
 
-/* Is it to be followed? It is described in scratch then. */
+/* Is it to be followed? */
 static inline int wanted_in(struct nc_config *config, struct scratch *scratch, struct sk_buff *skb, struct net_device *dev)
 {
     if (!nc_netns_wanted(config, dev))
         return 0;
-    path_read(&scratch->packet, skb, 0, 0);
     if (scratch->packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
-    describe(scratch, skb, IN);
-    return !(config->flags & NC_F_FLOW) || nc_packet_wanted(config, &scratch->flow, skb);
+    return wanted(config, scratch, skb);
+}
+
+static inline int is_udp(u16 protocol)
+{
+    return protocol == IPPROTO_UDP || protocol == UDP_LITE;
+}
+
+/* May raw sockets alone take packets of this protocol? Others have sockets of their own, extension headers of IPv6, or packets inside. */
+static inline int is_raw(u16 protocol)
+{
+    if (protocol == IPPROTO_TCP || is_udp(protocol))
+        return 0;
+    return protocol != 0 && protocol != 43 && protocol != 44 && protocol != 51 && protocol != 60 &&
+        protocol != 4 && protocol != 41 && protocol != 47 && protocol != 50;
+}
+
+/* Where a received packet is in the table. What raw sockets take is found by its data: each of them gets a copy of the sk_buff. The data of
+ * others may be moved before their socket has them. */
+static inline u64 place_in(struct path_packet *packet, struct sk_buff *skb)
+{
+    return packet->version && is_raw(packet->protocol) ? path_address(NC_GET(skb, head)) : path_address(skb);
+}
+
+/* The fingerprint that a packet will have at its socket: the kernel puts fragments together in the sk_buff of the last one. */
+static inline void fingerprint_in(struct path_fingerprint *fingerprint, struct path_packet *packet, struct sk_buff *skb)
+{
+    path_fingerprint_of(fingerprint, packet, nc_data_end(skb));
+    if (packet->version == 4 && path_u16(packet, 6) & 0x1fff) {
+        fingerprint->network = path_hash((u64)path_u16(packet, 4) << 32 | packet->protocol);
+        fingerprint->transport = 0;
+    }
 }
 
 int on_receive(struct bpf_raw_tracepoint_args *ctx)
@@ -133,32 +168,36 @@ int on_receive(struct bpf_raw_tracepoint_args *ctx)
     struct scratch *scratch = scratch_of(SOFTIRQ_SCRATCH);
     struct path_transit *transit;
     struct path_fingerprint fingerprint;
-    u64 address;
+    u64 place;
 
-    if (!config || !member || !scratch)
+    if (!config || !scratch)
         return 0;
     scratch->received = 0;
-    address = path_address(skb);
+    if (!member)
+        return 0;
+    path_read(&scratch->packet, skb, 0, 0);
+    place = place_in(&scratch->packet, skb);
     if (!wanted_in(config, scratch, skb, dev)) {
-        if (path_keep_out(address, member->name))
+        if (path_keep_out(place, member->name))
             count(REUSED, 1);
         return 0;
     }
-    transit = path_claim(address);
+    transit = path_claim(place);
     if (!transit)
         return 0;
-    scratch->received = address;
-    path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
-    if (transit->address == address && transit->state == PATH_IN_TRANSIT && transit->set == TO_SOCKET &&
+    scratch->received = place;
+    scratch->merged = is_udp(scratch->packet.protocol) && path_gso_size(skb);
+    fingerprint_in(&fingerprint, &scratch->packet, skb);
+    if (transit->address == place && transit->state == PATH_IN_TRANSIT && transit->set == TO_SOCKET &&
         path_same_packet(&fingerprint, &transit->fingerprint) &&
         (transit->device[0] != member->name[0] || transit->device[1] != member->name[1]))
         return 0;       /* it has come to an upper device: a bridge, a bond, a VLAN */
-    start_transit(transit, address);
+    start_transit(transit, place);
     transit->device[0] = member->name[0];
     transit->device[1] = member->name[1];
     transit->fingerprint = fingerprint;
     transit->set = TO_SOCKET;
-    transit->tag = scratch->packet.protocol;
+    transit->tag = scratch->packet.vlan;
     transit->since_ns = bpf_ktime_get_ns();
     count(RECEIVED, 1);
     return 0;
@@ -175,62 +214,123 @@ static inline void deliver(void *ctx, struct scratch *scratch, struct path_trans
         account(ctx, config, scratch, socket, transit->device, transit->since_ns, now);
 }
 
-/* The transit of a received packet that is still the same one. Its headers are in scratch then. */
-static inline struct path_transit *transit_in(struct scratch *scratch, struct sk_buff *skb)
+/* Is the packet still the one of this transit? Its headers are in scratch then. */
+static inline int is_same(struct scratch *scratch, struct path_transit *transit, struct sk_buff *skb)
 {
-    struct path_transit *transit = path_find(path_address(skb));
     struct path_fingerprint fingerprint;
 
-    if (!transit || transit->set != TO_SOCKET || transit->state != PATH_IN_TRANSIT)
-        return NULL;
     path_read(&scratch->packet, skb, 1, 0);
     path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
-    if (path_same_packet(&fingerprint, &transit->fingerprint))
-        return transit;
-    count(EXCHANGED, 1);
-    return NULL;
+    return path_same_packet(&fingerprint, &transit->fingerprint);
+}
+
+static inline int is_inbound(struct path_transit *transit)
+{
+    return transit && transit->set == TO_SOCKET && transit->state == PATH_IN_TRANSIT;
 }
 
 int on_tcp(struct bpf_raw_tracepoint_args *ctx)
 {
     struct sk_buff *skb = NC_ARG(1);
     struct scratch *scratch = scratch_of(TCP_SCRATCH);
-    struct path_transit *transit = scratch ? transit_in(scratch, skb) : NULL;
+    struct path_transit *transit = path_find(path_address(skb));
 
-    if (!transit)
+    if (!scratch || !is_inbound(transit))
         return 0;
+    if (!is_same(scratch, transit, skb)) {
+        count(EXCHANGED, 1);
+        return 0;
+    }
     describe(scratch, skb, IN);
     deliver(ctx, scratch, transit, TCP);
     return 0;
 }
 
-/* The softirq that received a datagram also queues it to its socket: it is the packet that this CPU received last, described already.
- * sk_data_ready is also called for sockets of other protocols, such as packet sockets. */
-static inline void datagram(void *ctx, u16 family, u16 protocol)
+/* The packet that came last to a socket's queue, as an address: the one that it is told of, unless another CPU has queued one since or the
+ * socket is read. A reader of UDP takes over the whole queue, and then one packet after the other. NULL: it has taken them all. */
+static inline struct sk_buff *last_of(struct sock *sk, u16 protocol)
 {
-    struct scratch *scratch = scratch_of(SOFTIRQ_SCRATCH);
-    struct path_transit *transit = scratch && scratch->received ? path_find(scratch->received) : NULL;
+    void *skb = nc_number((u64)NC_READ(sk, sk_receive_queue.prev));
 
-    if (!transit || transit->set != TO_SOCKET || transit->state != PATH_IN_TRANSIT)
+    if (skb == (void *)nc_number((u64)&sk->sk_receive_queue))
+        skb = NULL;
+    if (!skb && is_udp(protocol)) {
+        skb = nc_number((u64)NC_READ((struct udp_sock *)sk, reader_queue.prev));
+        if (skb == (void *)nc_number((u64)&((struct udp_sock *)sk)->reader_queue))
+            skb = NULL;
+    }
+    return skb;
+}
+
+/* The same packet where this program may use NC_GET, too: it is not given the packet. */
+static inline struct sk_buff *readable(struct scratch *scratch, struct sk_buff *skb)
+{
+#if NC_DIRECT
+    if (bpf_probe_read_kernel(&scratch->skb, sizeof(scratch->skb), skb))
+        return NULL;
+    return &scratch->skb;
+#else
+    return skb;
+#endif
+}
+
+/* The headers of a packet have been pulled when its socket has it, and its tag is gone. */
+static inline void describe_queued(struct scratch *scratch, struct path_transit *transit, struct sk_buff *skb)
+{
+    struct latency_sample *sample = &scratch->event.sample;
+
+    describe(scratch, skb, IN);
+    sample->length += (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head) - scratch->packet.at;
+    sample->flow.vlan = transit->tag;
+}
+
+/* A socket has got a packet. It is also called for sockets of other protocols, such as packet sockets. */
+static inline void datagram(void *ctx, struct sock *sk)
+{
+    struct scratch *scratch = scratch_of(READY_SCRATCH), *softirq = scratch_of(SOFTIRQ_SCRATCH);
+    u16 family = NC_READ(sk, __sk_common.skc_family), protocol = NC_READ(sk, sk_protocol);
+    struct path_transit *transit;
+    struct sk_buff *skb;
+    int unsure;     /* was it another packet that came? */
+
+    if ((family != AF_INET && family != AF_INET6) || protocol == IPPROTO_TCP || protocol > 255 || !scratch || !softirq)
         return;
-    if ((family != AF_INET && family != AF_INET6) || protocol == IPPROTO_TCP || protocol != transit->tag)
-        return;
-    scratch->received = 0;
-    deliver(ctx, scratch, transit, DATAGRAM);
+    skb = last_of(sk, protocol);
+    transit = skb ? path_find(is_raw(protocol) ? path_address(NC_READ(skb, head)) : path_address(skb)) : NULL;
+    unsure = !skb;
+    if (skb && transit && transit->set == TO_SOCKET && transit->state != PATH_FREE) {
+        skb = readable(scratch, skb);
+        if (!skb)
+            return;
+        if (!is_same(scratch, transit, skb)) {
+            if (transit->state == PATH_IN_TRANSIT) {
+                transit->state = PATH_FREE;
+                count(NC_GET(skb, skb_iif) == LOOPBACK ? REUSED : EXCHANGED, 1);
+            }
+        } else if (transit->state == PATH_IN_TRANSIT) {
+            describe_queued(scratch, transit, skb);
+            if (scratch->flow.l4 == protocol)
+                deliver(ctx, scratch, transit, DATAGRAM);
+            return;
+        } else {
+            unsure = !is_raw(protocol);    /* another CPU has queued it, and it has its sample; raw sockets share one */
+        }
+    }
+    if ((unsure || softirq->merged) && softirq->received && is_inbound(path_find(softirq->received))) {
+        softirq->merged = 0;    /* all of its parts are one packet */
+        nc_ledger_add(NC_JOIN_MISSED);
+    }
 }
 
 int on_ready(struct bpf_raw_tracepoint_args *ctx)
 {
-    struct sock *sk = NC_ARG(0);
-    datagram(ctx, NC_READ(sk, __sk_common.skc_family), NC_READ(sk, sk_protocol));
+    datagram(ctx, NC_ARG(0));
     return 0;
 }
 
 int on_ready_function(void *ctx)
 {
-    struct sock *sk = NC_PARAMETER(0);
-
-    datagram(ctx, NC_READ(sk, __sk_common.skc_family), NC_READ(sk, sk_protocol));
+    datagram(ctx, NC_PARAMETER(0));
     return 0;
 }
 

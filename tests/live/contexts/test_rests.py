@@ -5,7 +5,6 @@ The same of softirq_health and tx_queue_latency is in their own files.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +18,7 @@ from tests.live.contexts.vhost import (
 )
 from tests.support.live.contexts.machines import machine
 from tests.support.live.contexts.moments import MS, elapsed, lies, wait
-from tests.support.live.contexts.packets import UDP, Flow
+from tests.support.live.contexts.packets import Flow
 from tests.support.live.contexts.stack import Stack
 from tests.support.live.contexts.taps import RX, TX
 from tests.support.live.contexts.unattached import UnattachedProbe
@@ -178,11 +177,12 @@ def test_packets_that_cross_the_host(load: Load) -> None:
 def test_packets_to_and_from_sockets(load: Load) -> None:
     probe = load("local_path", {"ready": "on_ready"})
     host = Stack(probe)
-    host.ran("receive", host.come(Flow(), "eth0"))
+    before, after = host.come(Flow(), "eth0"), host.come(Flow(), "eth0")
+    host.ran("receive", before)
     rest(probe)
-    probe.run("ready", host.sock(UDP, socket.AF_INET))
-    received = host.ran("receive", host.come(Flow(), "eth0"))
-    ready = host.ran("ready", host.sock(UDP, socket.AF_INET))
+    host.ready(before)
+    received = host.ran("receive", after)
+    ready = host.ready(after)
     probe.read()
     assert (probe.counters()["received"], probe.counters()["delivered"]) == (2, 1)
     (crossing,) = probe.histograms("crossing")

@@ -20,6 +20,12 @@ Load = Callable[..., UnattachedProbe]
 TRACEPOINTS = {"ready": "on_ready"}
 FUNCTIONS = {"ready": "on_ready_function", "made4": "on_made", "made6": "on_made"}
 AF_PACKET = 17
+LOOPBACK = 1
+"""The index of lo in each network namespace."""
+ANOTHER = Flow().packet()[:5] + b"\x09" + Flow().packet()[6:]
+"""It has another identification."""
+FRAGMENT = Flow().packet(108)[:6] + bytes((0, 185)) + Flow().packet(108)[8:]
+"""From byte 1480 of a datagram on."""
 
 
 def since(stamp: int, moment: Span) -> Span:
@@ -43,7 +49,8 @@ def test_what_comes_in_is_timed_from_its_device_to_its_socket(load: Load, functi
     for flow in flows:
         skb = host.come(flow, "eth0")
         received = host.ran("receive", skb)
-        for sock in (host.sock(flow.protocol, AF_PACKET), host.sock(99), host.sock(TCP)):
+        others = host.sock(99, queued=host.come(Flow(protocol=99), "veth0")), host.sock(TCP, queued=skb)
+        for sock in (host.sock(flow.protocol, AF_PACKET, skb), *others):
             probe.run("ready", sock)  # of others: packet sockets, raw ones; TCP tells later
         wait(3)
         if flow.protocol == TCP:
@@ -51,8 +58,9 @@ def test_what_comes_in_is_timed_from_its_device_to_its_socket(load: Load, functi
             probe.run("tcp", 0, skb)
         else:
             family = socket.AF_INET if flow.ethertype == 0x0800 else socket.AF_INET6
-            ended = host.ran("ready", host.sock(flow.protocol, family))
-            probe.run("ready", host.sock(flow.protocol, family))
+            ended = host.ready(skb, flow.protocol, family)
+            if flow.protocol != UDP:  # another raw socket gets it, too
+                host.ready(skb, flow.protocol, family)
         times[flow.source, "tcp" if flow.protocol == TCP else "datagram"] = [
             *times.get((flow.source, "tcp" if flow.protocol == TCP else "datagram"), []),
             elapsed(received, ended),
@@ -60,7 +68,7 @@ def test_what_comes_in_is_timed_from_its_device_to_its_socket(load: Load, functi
     merged = host.merged(host.come(Flow(vlan=42), "eth0", payload=2001), 1000)
     received = host.ran("receive", merged)
     wait(1)
-    longer = elapsed(received, host.ran("ready", host.sock(UDP)))
+    longer = elapsed(received, host.ready(merged))
     probe.read()
     counters = {name: count for name, count in probe.counters().items() if count}
     assert counters == {"received": 6, "delivered": 6, "packets": 8} and probe.ledger() == {}
@@ -213,8 +221,9 @@ def test_what_does_not_arrive_is_counted_by_what_became_of_it(load: Load) -> Non
     assert host.counted("left") == [0]
     probe.run("receive", host.come(Flow(), "eth0"))
     probe.set(port=7)
-    probe.run("receive", host.come(Flow(), "eth0"))  # not wanted
-    probe.run("ready", host.sock(UDP))
+    kept_out = host.come(Flow(), "eth0")
+    probe.run("receive", kept_out)
+    host.ready(kept_out)
     assert host.counted("delivered") == [0]
     probe.set()
     first, *others = crowd = host.crowd(host.come(OF_TCP, "eth0"))
@@ -230,7 +239,7 @@ def test_what_does_not_arrive_is_counted_by_what_became_of_it(load: Load) -> Non
     for flow in (OF_TCP, OF_TCP6, Flow(source_port=9)):
         skb = host.come(flow, "eth0")
         probe.run("receive", skb)
-        probe.run(*(("tcp", 0, skb) if flow.protocol == TCP else ("ready", host.sock(UDP))))
+        probe.run(*(("tcp", 0, skb) if flow.protocol == TCP else ("ready", host.sock(UDP, queued=skb))))
     probe.read()
     assert probe.ledger() == {"parse_failed": 2, "map_full": 2}
 
@@ -291,3 +300,116 @@ def test_a_tunnel_s_socket_does_not_begin_the_packet_anew_that_it_carries(load: 
     assert crossing["from"] == "datagram" and lies(crossing["sum"], elapsed(made, sent))
     stages = {one["stage"]: one["sum"] for one in probe.histograms("stages")}
     assert lies(stages["stack"], elapsed(made, first)) and lies(stages["devices"], elapsed(first, last))
+
+
+@pytest.mark.proves("local_path", "counters.delivered", "tables.flows.{source_port,latency_ns}")
+@pytest.mark.parametrize("functions", [TRACEPOINTS, FUNCTIONS])
+@pytest.mark.parametrize("protocol", [UDP, ICMP, 89])
+def test_packets_that_come_in_a_list_are_timed_each_for_itself(
+    load: Load, functions: dict[str, str], protocol: int
+) -> None:
+    """NAPI hands up a list: all of it is received before the first one comes to its socket."""
+    probe = load(PROBE, functions)
+    host = Stack(probe)
+    flows = [Flow(f"192.0.2.{number}", source_port=number, protocol=protocol) for number in (11, 12, 13)]
+    packets, times = [host.come(flow, "eth0") for flow in flows], {}
+    for flow, skb in zip(flows, packets, strict=True):
+        times[flow.source] = host.ran("receive", skb)
+        wait(3)
+    for flow, skb in zip(flows[:2], packets, strict=False):  # the last one is forwarded
+        times[flow.source] = elapsed(times[flow.source], host.ready(skb, protocol))
+        wait(1)
+    probe.read()
+    assert host.counted("received", "delivered") == [3, 2] and probe.ledger() == {}
+    rows = {row["source"]: row["latency_ns"] for row in probe.rows("flows")}
+    assert rows.keys() == {flow.source for flow in flows[:2]}
+    assert all(lies(took, times[source]) for source, took in rows.items())
+
+
+@pytest.mark.proves("local_path", "counters.{delivered,reused,exchanged}", "ledger.join_missed")
+def test_a_datagram_of_no_device_of_the_set_ends_no_other_s_way(load: Load) -> None:
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    probe.run("receive", host.come(Flow(), "eth0"))
+    skb = host.come(Flow(source_port=53), "veth0")
+    probe.run("receive", skb)
+    host.ready(skb)
+    probe.run("ready", host.sock(UDP))
+    assert host.counted("received", "delivered") == [1, 0]
+    for index, name in ((LOOPBACK, "reused"), (host.index["veth0"], "exchanged")):
+        followed = host.come(Flow(), "eth0")
+        probe.run("receive", followed)  # it is forwarded, say, and its sk_buff that of another packet then
+        host.gone(followed, host.come(Flow(), "veth0", packet=ANOTHER))
+        host.memory.change("sk_buff", followed, {"skb_iif": index})
+        before = host.counted(name)
+        host.ready(followed)
+        host.ready(followed)
+        assert host.counted(name) == [before[0] + 1]
+    probe.read()
+    assert host.counted("delivered") == [0] and probe.rows("flows") == [] and probe.ledger() == {}
+
+
+@pytest.mark.proves("local_path", "counters.delivered", "ledger.join_missed")
+@pytest.mark.parametrize("functions", [TRACEPOINTS, FUNCTIONS])
+def test_a_datagram_that_cannot_be_told_is_in_the_ledger(load: Load, functions: dict[str, str]) -> None:
+    probe = load(PROBE, functions)
+    host = Stack(probe)
+    followed = host.come(Flow(source_port=1), "eth0")
+    probe.run("receive", followed)
+    probe.run("ready", host.sock(UDP, reading=followed))  # its reader has seen it, and not taken it
+    assert host.counted("delivered") == [1]
+    missed = 0
+    probe.run("ready", host.sock(UDP))  # nothing was received since
+    for queue in (0, followed):  # its reader has taken it; a packet of another CPU came after it
+        probe.run("receive", host.come(Flow(source_port=2), "eth0"))
+        probe.run("ready", host.sock(UDP, queued=queue))
+        missed += 1
+        probe.read()
+        assert probe.ledger() == {"join_missed": missed}
+    merged = host.merged(host.come(Flow(source_port=3), "eth0", payload=2001), 1000)
+    probe.run("receive", merged)
+    for _ in range(3):  # its socket takes no merged ones
+        host.ready(host.come(Flow(source_port=3), "eth0", payload=1000))
+    clones = host.come(Flow(source_port=4), "eth0")
+    probe.run("receive", clones)
+    host.ready(host.copy(clones))  # all sockets of a multicast group but one get a copy
+    host.ready(clones)
+    probe.read()
+    assert probe.ledger() == {"join_missed": missed + 1}
+    assert {row["source_port"] for row in probe.rows("flows")} == {1, 4} and host.counted("delivered") == [2]
+
+
+@pytest.mark.proves("local_path", "counters.{delivered,exchanged}", "tables.flows.{source_port,bytes}")
+def test_a_datagram_of_fragments_is_timed_from_its_last_one(load: Load) -> None:
+    """The kernel puts it together in the sk_buff of that, with the headers of the first one."""
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    whole = Flow().packet(1600)
+    begin = bytearray(whole[:1500])
+    begin[6] = 0x20  # more of them come
+    probe.run("receive", host.come(Flow(), "eth0", packet=bytes(begin)))
+    wait(2)
+    skb = host.come(Flow(), "eth0", packet=FRAGMENT)
+    received = host.ran("receive", skb)
+    wait(1)
+    host.gone(skb, host.come(Flow(), "eth0", packet=whole))
+    ended = host.ready(skb)
+    probe.read()
+    row = probe.row("flows")
+    assert (row["source_port"], row["bytes"]) == (Flow().source_port, len(whole)) and host.counted("exchanged") == [0]
+    assert lies(row["latency_ns"], elapsed(received, ended))
+
+
+@pytest.mark.proves("local_path", "tables.flows.{bytes,vlan}")
+def test_a_datagram_has_the_length_and_the_tag_that_it_came_with(load: Load) -> None:
+    """Its headers have been pulled when its socket gets it, and its tag is gone."""
+    probe = load(PROBE, TRACEPOINTS)
+    host = Stack(probe)
+    skb = host.come(Flow(vlan=42), "eth0")
+    probe.run("receive", skb)
+    data, length = host.memory.pointers("sk_buff", skb, "data", "len")
+    host.memory.change("sk_buff", skb, {"data": data + 28, "len": length - 28, "vlan_tci": 0})
+    host.ready(skb)
+    probe.read()
+    row = probe.row("flows")
+    assert (row["bytes"], row["vlan"]) == (length, 42)

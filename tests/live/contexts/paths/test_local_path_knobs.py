@@ -31,7 +31,7 @@ def test_only_what_is_above_the_threshold_is_slow(load: Load) -> None:
                 before, skb = host.counted("slow"), host.come(flow, "eth0")
                 received = host.ran("receive", skb)
                 wait(ms)
-                ended = host.ran(*(("tcp", 0, skb) if flow.protocol == TCP else ("ready", host.sock(UDP))))
+                ended = host.ran("tcp", 0, skb) if flow.protocol == TCP else host.ready(skb)
                 took = elapsed(received, ended)  # the machine may take its time
             assert host.counted("slow") == [before[0] + (ms > 5)]
     probe.read()
@@ -162,7 +162,7 @@ def test_rows_and_events_keep_their_bounds(load: Load) -> None:
     probe = load(PROBE, TRACEPOINTS)
     host = Stack(probe)
     skb = host.come(Flow(), "eth0")
-    calls = [probe.prepare("receive", skb), probe.prepare("ready", host.sock(UDP))]
+    calls = [probe.prepare("receive", skb), probe.prepare("ready", host.sock(UDP, queued=skb))]
     now = spend_time(probe, calls, spend_events(probe, calls))
     listed = probe.row("flows")["samples"]
     assert listed + now["unlisted"] == FEW + MANY

@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import time
 
+from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import Span
-from tests.support.live.contexts.packets import TCP, Flow
+from tests.support.live.contexts.packets import TCP, UDP, Flow
 from tests.support.live.contexts.ways import Ways
 
 OF_TCP = Flow("198.51.100.7", "203.0.113.1", 5, 6, TCP)
@@ -16,8 +17,25 @@ OF_TCP6 = Flow("2001:db8:1::1", "2001:db8::1", 7, 9, TCP)
 class Stack(Ways):
     """A host with sockets of its own."""
 
-    def sock(self, protocol: int, family: int = socket.AF_INET) -> int:
-        return self.memory.make("sock", {"__sk_common.skc_family": family, "sk_protocol": protocol})
+    def sock(self, protocol: int, family: int = socket.AF_INET, queued: int = 0, reading: int = 0) -> int:
+        """``queued``: the packet that came last to its queue, ``reading``: to the one that UDP's reader has taken."""
+        sock = self.memory.make("udp_sock", {})
+        members: dict[str, int | bytes] = {"__sk_common.skc_family": family, "sk_protocol": protocol}
+        self.memory.change("sock", sock, members)
+        for name, member, last in (("sock", "sk_receive_queue", queued), ("udp_sock", "reader_queue", reading)):
+            empty = sock + place_of(name, member)[0]
+            self.memory.change(name, sock, {f"{member}.prev": last or empty, f"{member}.next": last or empty})
+        return sock
+
+    def copy(self, skb: int) -> int:
+        """A clone: another sk_buff with the same data."""
+        return self.memory.keep(self.memory.bytes_of("sk_buff", skb))
+
+    def ready(self, skb: int, protocol: int = UDP, family: int = socket.AF_INET) -> Span:
+        """It is in the queue of a socket, which is told. Raw sockets get a copy."""
+        if protocol != UDP:
+            skb = self.copy(skb)
+        return self.ran("ready", self.sock(protocol, family, skb))
 
     def own(self, flow: Flow, protocol: int = 0, payload: int = 20, packet: bytes = b"") -> int:
         """A packet of this host, as it is queued to eth0. Its data begin with the link header."""
