@@ -12,6 +12,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/echo.h"
+#include "../../common/path.h"
 #define KVM_DELIVERIES
 #include "../../common/kvm.h"
 
@@ -71,6 +72,25 @@ static inline void echo_from_guest(struct echo_record *record, struct net_device
 
 /* ---- to the guest ---- */
 
+/* Is this the echo's packet? One that the tap drops leaves its mark to whatever is at its address next. */
+static inline int echo_is_in(struct echo_key *key, struct sk_buff *skb)
+{
+    u64 *wanted = (u64 *)key, *found;
+    struct path_packet packet;
+    struct echo echo;
+    u32 end;
+
+    path_read_switched(&packet, skb, &end);
+    if (!echo_find(&echo, &packet, NC_READ(skb, head), end, 0))
+        return 0;
+    found = (u64 *)&echo.key;
+#pragma unroll
+    for (u32 i = 0; i < sizeof(*key) / 8; i++)
+        if (wanted[i] != found[i])
+            return 0;
+    return 1;
+}
+
 /* vhost has read a packet from the tap, and passes its address in msg_control. */
 int on_read(void *ctx)
 {
@@ -83,7 +103,7 @@ int on_read(void *ctx)
         return 0;
     copy = *key;
     echo_packets.delete(&packet);
-    if (!echo_batches.lookup(&socket))
+    if (echo_is_in(&copy, nc_pointer(packet)) && !echo_batches.lookup(&socket))
         echo_batches.update(&socket, &copy);
     return 0;
 }

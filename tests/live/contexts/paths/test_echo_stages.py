@@ -185,6 +185,32 @@ def test_an_interrupt_is_of_the_echo_whose_batch_it_tells_of(load: Load) -> None
     assert lies(record[V4.source, 4]["s5_ns"], deferred)
 
 
+@pytest.mark.proves("echo_host", "records.echoes.{s2_ns,s3_ns,s4_ns,s5_ns}")
+def test_an_echo_that_the_tap_dropped_gets_no_stages_of_a_later_packet_at_its_address(load: Load) -> None:
+    host, guest, other = watched(load)
+
+    def at_its_address(skb: int, packet: bytes, tap: str) -> None:
+        """The packet is freed, and this one gets its memory."""
+        another = host.leaving(host.carrying(packet, "eth0"), host.devices[tap])
+        host.memory.put(skb, host.memory.bytes_of("sk_buff", another))
+
+    for seq, (tap, one) in enumerate((("tap0", guest), ("tap1", other)), 1):
+        host.received(request(V4, seq), "tap0")
+        skb, _ = put_out(host, reply(V4, seq), "tap0")  # its ring is full
+        at_its_address(skb, Flow(source_port=7).packet(), tap)
+        host.ran("send", skb, host.devices[tap])
+        one.read(skb)
+        for stage in (one.given, one.told, one.heard, one.accepted):
+            stage()
+        at_its_address(skb, reply(V4, seq), "tap0")
+        guest.read(skb)  # the mark is gone
+        for stage in (guest.given, guest.told, guest.heard, guest.accepted):
+            stage()
+        record = host.records()[V4.source, seq]
+        assert record["s1_ns"] > 0
+        assert [record[f"s{stage}_ns"] for stage in (2, 3, 4, 5)] == [0, 0, 0, 0], tap
+
+
 @pytest.mark.proves("echo_host", "records.echoes.{k1_ns,k2_ns,k3_ns}")
 @pytest.mark.parametrize("flow", [V4, V6])
 def test_each_stage_from_the_guest_is_when_its_function_ran(load: Load, flow: Flow) -> None:
