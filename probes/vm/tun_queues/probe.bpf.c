@@ -42,8 +42,9 @@ struct position {
     u32 waiting;        /* packets in vhost's own buffer: taken but not delivered */
     u64 taken_ns;       /* when vhost last took a batch; 0: not seen yet */
     u64 noted_ns;       /* when this was noted */
+    u64 full_ns;        /* when the ring was first found full since then; before taken_ns: not since */
 };
-BPF_TABLE("lru_hash", u64, struct position, positions, 8192);   /* by the ring's array of slots; only its worker writes it */
+BPF_TABLE("lru_hash", u64, struct position, positions, 8192);   /* by the ring's array of slots; full_ns apart, only its worker writes it */
 
 /* The queues to which a CPU has sent packets last. What is the same for all packets of a queue costs six helper calls to read, and none
  * to look up here. It is read again after eight ticks, and whenever a queue ends, whose memory may soon be used for another one. */
@@ -272,12 +273,18 @@ int offered(void *ctx)
 
 #define STUCK_NS 1000000000ull      /* a vhost worker comes in microseconds, on a machine without a free CPU in milliseconds */
 
+/* The time of the last batch alone does not tell: that of an idle queue is old as well. */
 static inline int is_stuck(struct tun_file *tfile)
 {
-    u64 slots = (u64)NC_READ(tfile, tx_ring.queue);
+    u64 slots = (u64)NC_READ(tfile, tx_ring.queue), now;
     struct position *position = positions.lookup(&slots);
 
-    return position && position->taken_ns && position->taken_ns >= nc_resumed_ns() && bpf_ktime_get_ns() > position->taken_ns + STUCK_NS;
+    if (!position || !position->taken_ns || position->taken_ns < nc_resumed_ns())
+        return 0;
+    now = bpf_ktime_get_ns();
+    if (position->full_ns < position->taken_ns)
+        position->full_ns = now;
+    return now > position->full_ns + STUCK_NS;
 }
 
 static inline void count_full(struct queue_row *row, struct tun_file *tfile)

@@ -53,6 +53,13 @@ class Rings(Taps):
         self.memory.put(tap.rx + NET_QUEUE["rxq"] + 8, struct.pack("=II", tail, head))
         self.ran("taken", 0, tap.rx)
 
+    def ago(self, taken_ns: float, full_ns: float) -> None:
+        """When vhost took the last batch of the only ring that is noted, and when that was first full; 0: never."""
+        position, now = self.probe.running._maps["positions"], time.monotonic_ns()
+        ((key, _),) = list(position.items())
+        taken, full = (now - int(one) if one else 0 for one in (taken_ns, full_ns))
+        position.set(key, struct.pack("=IIQQQ", 9, 0, taken, taken, full))
+
 
 PLACES = [
     {"device": DEVICE, "netns": str(NETNS), "queue": 0, "vm": NAME},
@@ -138,7 +145,7 @@ def test_flows_of_the_period_before_count_while_there_are_fewer_in_this_one(load
 
 
 @pytest.mark.proves("tun_queues", "tables.queues.stuck", "histograms.occupancy")
-def test_a_queue_is_stuck_of_which_nothing_was_taken_for_a_second(load: Load) -> None:
+def test_a_queue_is_stuck_that_is_full_for_a_second_and_of_which_nothing_is_taken(load: Load) -> None:
     probe = load("tun_queues", FUNCTIONS)
     host = Rings(probe)
     slots = host.memory.pointers("tun_file", host.here.file, "tx_ring.queue")[0]
@@ -147,16 +154,32 @@ def test_a_queue_is_stuck_of_which_nothing_was_taken_for_a_second(load: Load) ->
     skb = host.offered(host.here)
     host.dropped(skb)  # nobody has ever taken anything
     host.taken(host.here)
-    position = probe.running._maps["positions"]
     for ago_ns, stuck in ((0.8 * S, 0), (1.1 * S, 1), (20 * S, 2)):
-        ((key, _),) = list(position.items())
-        position.set(key, struct.pack("=IIQ", 9, 0, time.monotonic_ns() - int(ago_ns)))
+        host.ago(taken_ns=ago_ns + 1, full_ns=ago_ns)
         host.dropped(skb)
         probe.read()
         assert probe.row("queues")["stuck"] == stuck
-    assert probe.row("queues")["ring_full"] == 4
+    host.taken(host.here)
+    host.dropped(skb)
+    probe.read()
+    assert (probe.row("queues")["stuck"], probe.row("queues")["ring_full"]) == (2, 5)
     (occupancy,) = probe.histograms("occupancy")
     assert (occupancy["count"], occupancy["sum"]) == (1, SIZE)
+
+
+@pytest.mark.proves("tun_queues", "tables.queues.stuck")
+def test_a_burst_after_a_pause_is_not_stuck(load: Load) -> None:
+    """It fills the ring before vhost wakes; the last batch is as old as the pause, and an earlier burst older."""
+    probe = load("tun_queues", FUNCTIONS)
+    host = Rings(probe)
+    skb = host.offered(host.here)
+    for full_ns in (0, 30 * S):
+        host.taken(host.here)
+        host.ago(taken_ns=20 * S, full_ns=full_ns)
+        host.dropped(skb)
+        host.dropped(skb)
+    probe.read()
+    assert (probe.row("queues")["stuck"], probe.row("queues")["ring_full"]) == (0, 4)
 
 
 def test_a_queue_that_ends_is_forgotten(load: Load) -> None:
