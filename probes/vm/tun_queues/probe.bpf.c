@@ -43,8 +43,9 @@ struct position {
     u64 taken_ns;       /* when vhost last took a batch; 0: not seen yet */
     u64 noted_ns;       /* when this was noted */
     u64 full_ns;        /* when the ring was first found full since then; before taken_ns: not since */
+    u64 slots;          /* of which this is said: a ring that gets another size gets others, and begins anew */
 };
-BPF_TABLE("lru_hash", u64, struct position, positions, 8192);   /* by the ring's array of slots; full_ns apart, only its worker writes it */
+BPF_TABLE("lru_hash", u64, struct position, positions, 8192);   /* by the ring; once begun, only its worker writes it, full_ns apart */
 
 /* The queues to which a CPU has sent packets last. What is the same for all packets of a queue costs six helper calls to read, and none
  * to look up here. It is read again after eight ticks, and whenever a queue ends, whose memory may soon be used for another one. */
@@ -97,12 +98,38 @@ static inline u32 ring_occupancy(struct ring *ring)
 }
 
 /* Counts what vhost takes from now on. */
-static inline void start_from(struct ptr_ring *ring)
+static inline void start_from(struct ptr_ring *from)
 {
-    u64 slots = (u64)NC_READ(ring, queue);
-    struct position start = { .consumed = NC_READ(ring, consumer_head), .noted_ns = bpf_ktime_get_ns() };
+    u64 ring = (u64)from;
+    struct position start = {}, *position = positions.lookup(&ring);
 
-    positions.insert(&slots, &start);
+    start.consumed = NC_READ(from, consumer_head);
+    start.noted_ns = bpf_ktime_get_ns();
+    start.slots = (u64)NC_READ(from, queue);
+    if (!position)
+        positions.insert(&ring, &start);
+    else if (position->slots != start.slots)
+        *position = start;
+}
+
+/* tun_chr_close waits for rtnl, and until then packets still come. Nothing may be kept of such a queue, for nothing tells when its memory
+ * becomes another one's. Its file has no users any more. */
+static inline int is_ending(struct tun_file *tfile)
+{
+    struct file *file = NC_READ(tfile, socket.file);
+
+#ifdef HAVE_file_f_ref
+    return (s64)NC_READ(file, f_ref.refcnt.counter) < 0;    /* 6.13 */
+#else
+    return !NC_READ(file, f_count.counter);
+#endif
+}
+
+static inline void forget_position(struct tun_file *tfile)
+{
+    u64 ring = (u64)&tfile->tx_ring;
+
+    positions.delete(&ring);
 }
 
 /* NULL: there is no such queue, or the device is no tun device. */
@@ -130,7 +157,10 @@ static inline struct recent_queue *queue_of(struct net_device *dev, u32 queue)
     recent->queue = queue;
     recent->ticks = ticks;
     recent->hash = 0;
-    recent->device = (u64)dev;
+    if (is_ending(tfile))       /* asked after the start: what ends meanwhile is forgotten here or in closed */
+        forget_position(tfile);
+    else
+        recent->device = (u64)dev;
     return recent;
 }
 
@@ -138,10 +168,10 @@ int closed(void *ctx)
 {
     struct file *file = NC_PARAMETER(1);
     struct tun_file *tfile = NC_READ(file, private_data);
-    u64 slots = (u64)NC_READ(tfile, tx_ring.queue), *ended;
+    u64 *ended;
     int zero = 0;
 
-    positions.delete(&slots);
+    forget_position(tfile);
     ended = ends.lookup(&zero);
     if (ended)
         __sync_fetch_and_add(ended, 1);
@@ -276,8 +306,8 @@ int offered(void *ctx)
 /* The time of the last batch alone does not tell: that of an idle queue is old as well. */
 static inline int is_stuck(struct tun_file *tfile)
 {
-    u64 slots = (u64)NC_READ(tfile, tx_ring.queue), now;
-    struct position *position = positions.lookup(&slots);
+    u64 ring = (u64)&tfile->tx_ring, now;
+    struct position *position = positions.lookup(&ring);
 
     if (!position || !position->taken_ns || position->taken_ns < nc_resumed_ns())
         return 0;
@@ -354,7 +384,7 @@ int taken(void *ctx)
     struct queue_key key = {};
     struct queue_row *row;
     struct ring ring;
-    u64 slots;
+    u64 address = (u64)source;
 
     if (!config || !source || tap_of_socket(&tap, sock))   /* the guest's transmit queue has no ring */
         return 0;
@@ -366,17 +396,17 @@ int taken(void *ctx)
     if (!row)
         return 0;
     read_ring(&ring, source);
-    slots = (u64)ring.slots;
     inside = NC_READ(nvq, rxq);
     now.consumed = ring.consumer;
     now.waiting = inside.tail - inside.head;
+    now.slots = (u64)ring.slots;
     now.taken_ns = now.noted_ns = bpf_ktime_get_ns();
-    position = positions.lookup(&slots);
+    position = positions.lookup(&address);
     if (!position) {
-        positions.insert(&slots, &now);
+        positions.insert(&address, &now);
         return 0;
     }
-    if (position->noted_ns < nc_resumed_ns()) {     /* how much was taken since is not known */
+    if (position->slots != now.slots || position->noted_ns < nc_resumed_ns()) {     /* how much was taken since is not known */
         *position = now;
         return 0;
     }

@@ -32,6 +32,27 @@ class Rings(Taps):
             slots = self.memory.keep(bytes(8 * size))
             self.memory.change("tun_file", tap.file, {"tx_ring.queue": slots, "tx_ring.size": size})
 
+    def slots(self, tap: Tap, slots: int = 0) -> int:
+        """Its ring gets other slots, and begins anew; where those were that it had."""
+        (before,) = self.memory.pointers("tun_file", tap.file, "tx_ring.queue")
+        self.memory.change("tun_file", tap.file, {"tx_ring.queue": slots or self.memory.keep(bytes(8 * SIZE))})
+        self.memory.change("tun_file", tap.file, {"tx_ring.size": SIZE})
+        self.ring(tap, 0, 0)
+        return before
+
+    def passes(self, tap: Tap) -> None:
+        """One packet, through an empty ring."""
+        end = self.memory.pointers("tun_file", tap.file, "tx_ring.consumer_head")[0]
+        self.ring(tap, end, end)
+        self.offered(tap)
+        self.ring(tap, end + 1, end + 1)
+        self.taken(tap)
+
+    def ends(self, tap: Tap) -> None:
+        """Its file has no users any more."""
+        tap.has_users(self, False)
+        self.ran("closed", 0, tap.opened)
+
     def ring(self, tap: Tap, producer: int, consumer: int) -> None:
         self.memory.change("tun_file", tap.file, {"tx_ring.producer": producer, "tx_ring.consumer_head": consumer})
 
@@ -198,6 +219,60 @@ def test_a_queue_that_ends_is_forgotten(load: Load) -> None:
     probe.read()
     rows = {row["device"]: (row["packets"], row["taken"]) for row in probe.rows("queues")}
     assert rows == {DEVICE: (1, 0), "another": (1, 3)}
+
+
+@pytest.mark.proves("tun_queues", "tables.queues.taken")
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_what_comes_while_a_queue_ends_leaves_nothing_to_the_next_one_there(load: Load, is_renamed: bool) -> None:
+    """tun_chr_close waits for rtnl; until then packets still come. Then all of its memory may be another one's."""
+    probe = load("tun_queues", FUNCTIONS)
+    host = Rings(probe)
+    host.ring(host.here, 210, 200)
+    host.offered(host.here)
+    host.ends(host.here)
+    for _ in range(2):
+        host.offered(host.here)
+    if is_renamed:
+        host.memory.change("net_device", host.here.device, {"name": b"another"})
+    host.here.has_users(host, True)
+    host.ring(host.here, 0, 0)
+    host.passes(host.here)
+    probe.read()
+    rows = {row["device"]: (row["packets"], row["taken"]) for row in probe.rows("queues")}
+    assert rows == ({DEVICE: (3, 0), "another": (1, 1)} if is_renamed else {DEVICE: (4, 1)})
+
+
+@pytest.mark.proves("tun_queues", "tables.queues.taken")
+def test_slots_that_were_another_ring_s_say_nothing_about_this_one(load: Load) -> None:
+    """A ring that gets another size frees its slots."""
+    probe = load("tun_queues", FUNCTIONS)
+    host = Rings(probe)
+    host.ring(host.here, 200, 200)
+    host.passes(host.here)
+    freed = host.slots(host.here)
+    host.slots(host.there, freed)
+    host.passes(host.there)
+    probe.read()
+    assert {row["queue"]: row["taken"] for row in probe.rows("queues")} == {0: 1, 1: 1}
+
+
+@pytest.mark.proves("tun_queues", "tables.queues.taken")
+def test_a_ring_that_gets_other_slots_is_counted_from_its_new_begin(load: Load) -> None:
+    probe = load("tun_queues", FUNCTIONS)
+    host = Rings(probe)
+    host.ring(host.here, 200, 200)
+    host.passes(host.here)
+    first = host.slots(host.here)
+    for slots in (0, first):
+        host.slots(host.here, slots)
+        host.ends(host.there)  # all queues are read again
+        host.passes(host.here)
+    host.slots(host.here)
+    for consumed in (40, 43):  # no packet was seen before the first batch: how much that is, is not known
+        host.ring(host.here, consumed, consumed)
+        host.taken(host.here)
+    probe.read()
+    assert (probe.row("queues")["packets"], probe.row("queues")["taken"]) == (3, 3 + 3)
 
 
 @pytest.mark.proves("tun_queues", "knobs.{device,netns}", "counters.{packets,ring_full}")

@@ -17,6 +17,8 @@ RX, TX = 0, 1
 MSI, EPOLLIN = 2, 1
 """KVM_IRQ_ROUTING_MSI, and the event of an eventfd that is signalled."""
 KICK_AT = 0xFEB0_3000
+_DEAD = 0xE << 60
+"""FILE_REF_DEAD of include/linux/file_ref.h."""
 
 
 class Tap:
@@ -32,7 +34,9 @@ class Tap:
         self.file = memory.make("tun_file", {"tun": self.tun, "queue_index": queue})
         self.sock = self.file + place_of("tun_file", "socket")[0]
         self.ring = self.file + place_of("tun_file", "tx_ring")[0]
-        memory.change("tun_file", self.file, {"socket.sk": self.file})
+        self.opened = memory.make("file", {"private_data": self.file})
+        memory.change("tun_file", self.file, {"socket.sk": self.file, "socket.file": self.opened})
+        self.has_users(host, True)
         memory.change("tun_struct", self.tun, {"dev": self.device})
         self._word(host, self.tun + place_of("tun_struct", "tfiles")[0] + 8 * queue, self.file)
         self.net = memory.keep(bytes(NET["bytes"]))
@@ -52,6 +56,13 @@ class Tap:
         self.ioeventfd = memory.make("_ioeventfd", {"addr": KICK_AT + queue, "length": 2, "eventfd": self.kick})
         memory.change("_ioeventfd", self.ioeventfd, {"datamatch": 1})
         self.written = memory.keep(b"\1".ljust(8, b"\0"))
+
+    def has_users(self, host: Taps, has: bool) -> None:
+        """Whether anybody still has its file."""
+        try:
+            host.memory.change("file", self.opened, {"f_ref": 0 if has else _DEAD})  # since 6.13
+        except KeyError:
+            host.memory.change("file", self.opened, {"f_count": int(has)})
 
     @staticmethod
     def _word(host: Taps, address: int, value: int) -> None:
