@@ -65,7 +65,10 @@ static inline struct interrupt *interrupt_of(u64 *eventfd)
 {
     struct interrupt *interrupt = interrupts.lookup(eventfd);
 
-    return interrupt && interrupt->ns[1] >= nc_resumed_ns() ? interrupt : NULL;
+    if (interrupt && interrupt->ns[1] < nc_resumed_ns())
+        interrupt = NULL;
+    asm volatile("" : "+r"(interrupt));     /* why: see nc_config_get */
+    return interrupt;
 }
 
 /* ---- tables ---- */
@@ -175,6 +178,29 @@ static inline int is_of(struct interrupt *interrupt, struct tap_queue *tap)
            interrupt->place.device[1] == tap->place.device[1] && interrupt->place.netns == tap->place.netns;
 }
 
+/* The interrupt is over: the next batch begins a new one. */
+static inline void forget(struct interrupt *interrupt)
+{
+    interrupt->ns[1] = 0;
+    interrupt->ns[2] = 0;
+    interrupt->awaited = 0;
+    *(volatile u64 *)&interrupt->ns[3] = 0;
+}
+
+/* Another batch comes, whose signal must not complete this one, also where that batch is not followed. */
+static inline void end_without_interrupt(struct interrupt *interrupt)
+{
+    struct queue_row *row = row_of(&interrupt->place, interrupt->queue);
+
+    if (interrupt->ns[2]) {         /* signalled, but it has not arrived */
+        nc_ledger_add(NC_JOIN_MISSED);
+    } else if (row) {
+        row->polled_batches++;
+        row->polled_packets += interrupt->packets;
+    }
+    forget(interrupt);
+}
+
 int given(void *ctx)
 {
     struct vhost_virtqueue *vq = NC_PARAMETER(1);
@@ -184,7 +210,7 @@ int given(void *ctx)
     struct interrupt interrupt = {}, *earlier;
     struct nc_config *config = nc_config_get();
     struct tap_queue tap = {};
-    struct queue_row *row;
+    int is_wanted;
 
     /* The guest's transmit queue has the same socket but no ring. */
     if (!config || !NC_READ(nvq, rx_ring))
@@ -198,46 +224,31 @@ int given(void *ctx)
     interrupt.ns[0] = batch->first_ns;
     interrupt.packets = batch->packets;
     batch->packets = 0;
-    if (checked_tap_of_socket(&tap, (void *)socket, BACKEND) || !nc_place_wanted(config, &tap.place))
-        return 0;
+    is_wanted = !checked_tap_of_socket(&tap, (void *)socket, BACKEND) && nc_place_wanted(config, &tap.place);
     eventfd = (u64)NC_READ(vq, call_ctx.ctx);
     earlier = interrupt_of(&eventfd);
-    if (earlier && earlier->awaited && is_of(earlier, &tap)) {      /* it will serve this batch as well */
+    if (earlier && is_wanted && earlier->awaited && is_of(earlier, &tap)) {      /* it will serve this batch as well */
         earlier->packets += interrupt.packets;
         if (!*(volatile u64 *)&earlier->ns[3])      /* it has arrived meanwhile, perhaps without these packets */
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
-    if (interrupt.ns[0] <= nc_resumed_ns()) {   /* the first packet came before this probe, or by XDP */
+    if (is_wanted && interrupt.ns[0] <= nc_resumed_ns()) {  /* the first packet came before this probe, or by XDP */
         nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
+    if (earlier && earlier->ns[1])
+        end_without_interrupt(earlier);
+    if (!is_wanted)
+        return 0;
     interrupt.ns[1] = bpf_ktime_get_ns();
     interrupt.place = tap.place;
     interrupt.queue = tap.queue;
-    if (earlier && earlier->ns[1]) {
-        row = row_of(&earlier->place, earlier->queue);
-        if (earlier->ns[2]) {           /* signalled, but it has not arrived */
-            nc_ledger_add(NC_JOIN_MISSED);
-        } else if (row) {
-            row->polled_batches++;
-            row->polled_packets += earlier->packets;
-        }
-    }
     if (earlier)        /* in place: an update takes a new node */
         *earlier = interrupt;
     else
         interrupts.update(&eventfd, &interrupt);
     return 0;
-}
-
-/* The interrupt is over: the next batch begins a new one. */
-static inline void forget(struct interrupt *interrupt)
-{
-    interrupt->ns[1] = 0;
-    interrupt->ns[2] = 0;
-    interrupt->awaited = 0;
-    *(volatile u64 *)&interrupt->ns[3] = 0;
 }
 
 /* ---- S3 ---- */

@@ -119,7 +119,7 @@ static inline int is_queued_again(struct vhost_virtqueue *vq)
     return NC_READ(vq, used_flags) & VRING_USED_F_NO_NOTIFY;
 }
 
-/* The kicks that a run answers. */
+/* The kicks that a run answers. Also one that is left out: they must not wait for the next one. */
 static inline void answer(struct kicks *kick, struct run *run)
 {
     u64 count = kick->count;
@@ -148,10 +148,10 @@ int begun(void *ctx)
         return 0;
     if (!config)
         return 0;
-    if (checked_tap_of_socket(&run.tap, sock, BACKEND) || !nc_place_wanted(config, &run.tap.place))
-        return 0;
     if (kick)
         answer(kick, &run);
+    if (checked_tap_of_socket(&run.tap, sock, BACKEND) || !nc_place_wanted(config, &run.tap.place))
+        return 0;
     run.ns[1] = bpf_ktime_get_ns();
     run.vq = (u64)vq;
     earlier = runs.lookup(&thread);

@@ -67,6 +67,7 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
     u32 tid = bpf_get_current_pid_tgid();
     struct worker *worker, none = {};
     u64 now = bpf_ktime_get_ns();
+    struct answered answered;
 
     if (!config)
         return 0;
@@ -86,15 +87,18 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
         nc_count_shared(STRANGERS);
         return 0;
     }
-    if (!nc_place_wanted(config, &worker->tap.place))
+    answered = answer((u64)work);
+    if (!nc_place_wanted(config, &worker->tap.place)) {
+        leave_out(worker);
         return 0;
+    }
     worker->packets = worker->buffers = worker->bytes = worker->batches = worker->signals = worker->unsignalled = 0;
     worker->kicks = worker->arrivals = 0;
     worker->call = (u64)NC_READ(vq, call_ctx.ctx);
     if (direction == RX)
         begin_rx(worker, vq, sock);
-    note_rest(worker);
-    account_wakeups(worker, (u64)work, now, kicked);
+    note_gap(worker);
+    account_wakeups(worker, &answered, now, kicked);
     account_delay(worker);
     worker->since_ns = now;
     worker->vq = (u64)vq;

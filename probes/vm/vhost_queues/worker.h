@@ -25,7 +25,7 @@ struct worker {
     /* when its row was last updated, and the totals then: CPU time, and how often it got a CPU */
     u64 booked, ran_ns, booked_pcount;
     u64 waited_ns;      /* for a CPU, and not in its row yet */
-    u64 is_first;       /* its first run since the programs were attached again */
+    u64 is_first;       /* its first run, or the first since some were not seen or left out */
 };
 BPF_TABLE("lru_hash", u32, struct worker, threads, 8192);
 
@@ -37,10 +37,17 @@ static inline struct worker *worker_of_thread(void)
     return worker && worker->vq && worker->since_ns >= nc_resumed_ns() ? worker : NULL;
 }
 
-/* At the first run since the programs were attached again: the totals of earlier runs are too old to compare with. */
-static inline void note_rest(struct worker *worker)
+/* A run that the filters leave out: the next one must not be compared with what was before it. */
+static inline void leave_out(struct worker *worker)
 {
-    worker->is_first = worker->since_ns < nc_resumed_ns();
+    worker->since_ns = 0;
+}
+
+/* At the first run since the programs were attached again, or since some were left out: the totals of earlier runs are too old to compare
+ * with. */
+static inline void note_gap(struct worker *worker)
+{
+    worker->is_first = !worker->since_ns || worker->since_ns < nc_resumed_ns();
     if (!worker->is_first)
         return;
     worker->pcount = worker->run_delay = worker->booked = worker->ran_ns = worker->booked_pcount = worker->waited_ns = 0;
@@ -77,26 +84,40 @@ int woken(void *ctx)
     return 0;
 }
 
-/* At the beginning of a run: it answers all wake-ups until now. */
-static inline void account_wakeups(struct worker *worker, u64 work, u64 now, int kicked)
+struct answered {
+    u64 since_ns;       /* 0: no wake-up */
+    u64 count;
+};
+
+/* A run answers all wake-ups until now. Also one that is not counted: they must not wait for the next one. */
+static inline struct answered answer(u64 work)
 {
     struct wakeups *wakeup = wakeups.lookup(&work);
-    struct nc_bucket none = {};
+    struct answered answered = {};
     u64 count;
 
     if (!wakeup)
-        return;
+        return answered;
     count = wakeup->count;
-    if (kicked)
-        worker->kicks += count - wakeup->answered;
-    else
-        worker->arrivals += count - wakeup->answered;
+    answered.since_ns = wakeup->since_ns;
+    answered.count = count - wakeup->answered;
     wakeup->answered = count;
-    if (wakeup->since_ns > nc_resumed_ns() && now > wakeup->since_ns) {
-        worker->tap.slot = nc_slot(now - wakeup->since_ns);
-        nc_bucket_add(wake.lookup_or_try_init(&worker->tap, &none), now - wakeup->since_ns);
-    }
     wakeup->since_ns = 0;
+    return answered;
+}
+
+static inline void account_wakeups(struct worker *worker, struct answered *answered, u64 now, int kicked)
+{
+    struct nc_bucket none = {};
+
+    if (kicked)
+        worker->kicks += answered->count;
+    else
+        worker->arrivals += answered->count;
+    if (answered->since_ns > nc_resumed_ns() && now > answered->since_ns) {
+        worker->tap.slot = nc_slot(now - answered->since_ns);
+        nc_bucket_add(wake.lookup_or_try_init(&worker->tap, &none), now - answered->since_ns);
+    }
 }
 
 /* ---- CPU time and waits, from the scheduler's own totals: hooks in the scheduler would run on every context switch of the host ---- */

@@ -237,6 +237,26 @@ def test_what_cannot_be_joined(load: Load) -> None:
     assert host.probe.counters() == {"interrupts": 1}
 
 
+@pytest.mark.proves("irq_path", "knobs.netns", "ledger.join_missed", "histograms.stages")
+@pytest.mark.proves("irq_path", "tables.queues.{polled_batches,polled_packets}", "counters.interrupts")
+@pytest.mark.parametrize("is_signalled", [False, True])
+def test_an_interrupt_of_a_queue_that_is_left_out_is_not_that_of_a_batch_before(load: Load, is_signalled: bool) -> None:
+    """The batch before the filter was polled, or its signal has not arrived."""
+    host = loaded(load)
+    host.offered(host.here, 2)
+    host.given(host.here)
+    if is_signalled:
+        host.told(host.here)
+    host.probe.set("details", events_per_s=1e6, threshold_us=0, netns=OTHER_NETNS)
+    for _ in range(2):
+        host.passes(host.here)
+    host.probe.read()
+    rows = [(row["polled_batches"], row["polled_packets"]) for row in host.probe.rows("queues")]
+    assert rows == ([] if is_signalled else [(1, 2)])
+    assert host.probe.counters() == {"interrupts": 0} and host.probe.histograms("stages") == []
+    assert host.probe.ledger() == ({"join_missed": 1} if is_signalled else {})
+
+
 @pytest.mark.proves("irq_path", "ledger.join_missed")
 def test_a_kernel_worker_that_runs_twice_has_delivered_nothing_at_first(load: Load) -> None:
     host = loaded(load)

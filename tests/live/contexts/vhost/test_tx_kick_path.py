@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -206,6 +207,26 @@ def test_kicks_of_before_a_rest_are_of_no_run_after_it(load: Load, again: bool) 
     row = host.probe.row("queues")
     assert (row["kicks"], row["runs"], row["continued_runs"]) == ((2, 1, 0) if again else (0, 0, 1))
     assert [event["kicks"] for event in host.probe.events()] == ([2] if again else [])
+
+
+@pytest.mark.proves("tx_kick_path", "knobs.netns", "tables.queues.{kicks,runs}", "histograms.stages")
+@pytest.mark.parametrize("why", ["filter", "no backend", "another backend"])
+def test_kicks_of_a_run_that_was_left_out_are_of_no_later_one(load: Load, why: str) -> None:
+    host = loaded(load)
+    tap = host.here
+    backend = {"no backend": 0, "another backend": host.memory.make("tun_file", {})}.get(why, tap.sock)
+    host.memory.put(tap.tx + QUEUE["private_data"], backend.to_bytes(8, sys.byteorder))
+    host.probe.set("summary", netns=OTHER_NETNS if why == "filter" else 0)
+    host.passes(tap, kicks=3)
+    wait(5)
+    host.probe.set("summary")
+    host.memory.put(tap.tx + QUEUE["private_data"], tap.sock.to_bytes(8, sys.byteorder))
+    points = host.passes(tap, kicks=2)
+    host.probe.read()
+    row = host.probe.row("queues")
+    assert (row["kicks"], row["runs"], row["continued_runs"]) == (2, 1, 0)
+    (total,) = [one for one in host.probe.histograms("stages") if one["stage"] == "total"]
+    assert total["count"] == 1 and lies(total["sum"], elapsed(points[0], points[-1]))
 
 
 @pytest.mark.proves("tx_kick_path", "tables.queues.kicks")

@@ -33,6 +33,7 @@ RUNS = 12
 HEADER = 12
 TUN_MSG_PTR = 2
 READABLE = 1
+LEFT_OUT_MS = 50
 
 
 class Runs(Taps):
@@ -305,6 +306,37 @@ def test_filters_and_strangers(load: Load) -> None:
         host.run(host.here)
     host.probe.read()
     assert host.probe.counters() == {"runs": 6, "strangers": 4}
+
+
+@pytest.mark.proves("vhost_queues", "knobs.netns", "tables.queues.{kicks,unsignalled_buffers}")
+@pytest.mark.proves("vhost_queues", "histograms.{wake,scheduled}", "tables.workers.cpu_ns")
+def test_what_a_filter_left_out_is_not_of_the_next_run(load: Load) -> None:
+    """Its wake-ups, its waits and time of a CPU, and its interrupt."""
+    host = loaded(load)
+    host.run(host.here, RX, True, 90, 90)
+    host.probe.set("summary", netns=OTHER_NETNS)
+    for _ in range(3):
+        host.woken(host.here, RX, kicked=True)
+    host.begun(host.here, RX, kicked=True)
+    host.signalled(host.here, RX)
+    host.ended()
+    time.sleep(0.001)
+    wait(LEFT_OUT_MS)
+    host.probe.set("summary")
+    woken = host.woken(host.here, RX, kicked=True)
+    begun = host.begun(host.here, RX, kicked=True)
+    host.flushed(host.here.rx, 90)
+    host.ended()
+    host.probe.read()
+    (wake,) = host.probe.histograms("wake")
+    assert wake["count"] == 1 and lies(wake["sum"], elapsed(woken, begun))
+    row = row_of(host, direction="rx")
+    assert (row["kicks"], row["runs"], row["unsignalled_buffers"]) == (1, 2, 1)
+    assert host.probe.histograms("scheduled") == []
+    wait(9)  # the row is updated once in 4 ms
+    host.run(host.here)
+    host.probe.read()
+    assert 0 < host.probe.row("workers")["cpu_ns"] < LEFT_OUT_MS * MS
 
 
 @pytest.mark.proves("vhost_queues", "ledger.{map_full,join_missed,parse_failed}")
