@@ -71,6 +71,7 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
 
     if (!config)
         return 0;
+    answered = answer((u64)work);
     if (!sock) {                /* the guest's driver has not set it up yet, or is gone: where vhost runs, not for long */
         nc_check(BACKEND, 0);
         return 0;
@@ -87,7 +88,6 @@ static inline int begin(struct vhost_work *work, struct vhost_virtqueue *vq, int
         nc_count_shared(STRANGERS);
         return 0;
     }
-    answered = answer((u64)work);
     if (!nc_place_wanted(config, &worker->tap.place)) {
         leave_out(worker);
         return 0;

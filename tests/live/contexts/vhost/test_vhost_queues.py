@@ -339,6 +339,28 @@ def test_what_a_filter_left_out_is_not_of_the_next_run(load: Load) -> None:
     assert 0 < host.probe.row("workers")["cpu_ns"] < LEFT_OUT_MS * MS
 
 
+@pytest.mark.proves("vhost_queues", "histograms.wake", "tables.queues.{kicks,runs}")
+@pytest.mark.parametrize("backend", ["none", "another"])
+def test_a_wake_up_of_before_the_queue_has_its_tap_is_not_of_the_next_run(load: Load, backend: str) -> None:
+    """QEMU gives vhost the kick first, which begins readable: the run that it wakes finds no backend."""
+    host = loaded(load)
+    before = 0 if backend == "none" else host.memory.make("tun_file", {})
+    host._long(host.here.rx + QUEUE["private_data"], before)
+    for _ in range(3):
+        host.woken(host.here, RX, kicked=True)
+    host.run(host.here, RX, True)
+    wait(LEFT_OUT_MS)
+    host._long(host.here.rx + QUEUE["private_data"], host.here.sock)
+    woken = host.woken(host.here, RX, kicked=True)
+    begun = host.begun(host.here, RX, kicked=True)
+    host.ended()
+    host.probe.read()
+    (wake,) = host.probe.histograms("wake")
+    assert wake["count"] == 1 and lies(wake["sum"], elapsed(woken, begun))
+    row = row_of(host, direction="rx")
+    assert (row["kicks"], row["runs"]) == (1, 1)
+
+
 @pytest.mark.proves("vhost_queues", "ledger.{map_full,join_missed,parse_failed}")
 def test_what_is_lost_is_in_the_ledger(load: Load) -> None:
     host = loaded(load, queues=1)
