@@ -69,12 +69,13 @@ static inline struct kvm_delivery *kvm_begun(u32 way, u64 thread)
     return delivery && delivery->awaited && delivery->thread == thread ? delivery : NULL;
 }
 
-/* The eventfd whose interrupt this thread has begun to deliver; it is over then. 0: none that is followed. */
-static inline u64 kvm_delivered(void)
+/* The eventfd whose interrupt this thread has begun to deliver, and in which way; it is over then. 0: none that is followed. */
+static inline u64 kvm_delivered(u32 *way)
 {
     u64 thread = bpf_get_current_pid_tgid();
     struct kvm_delivery *delivery = kvm_begun(KVM_AT_ONCE, thread);
 
+    *way = delivery ? KVM_AT_ONCE : KVM_DEFERRED;
     if (!delivery)
         delivery = kvm_begun(KVM_DEFERRED, thread);
     if (!delivery)

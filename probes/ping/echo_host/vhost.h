@@ -182,7 +182,8 @@ int on_deferred(void *ctx)
 /* S5 */
 int on_accepted(struct bpf_raw_tracepoint_args *ctx)
 {
-    u64 eventfd = kvm_delivered();
+    u32 way;
+    u64 eventfd = kvm_delivered(&way);
     struct echo_key *key, copy;
 
     if (!eventfd)

@@ -233,14 +233,14 @@ int given(void *ctx)
             nc_ledger_add(NC_JOIN_MISSED);
         return 0;
     }
-    if (is_wanted && interrupt.ns[0] <= nc_resumed_ns()) {  /* the first packet came before this probe, or by XDP */
-        nc_ledger_add(NC_JOIN_MISSED);
-        return 0;
-    }
     if (earlier && earlier->ns[1])
         end_without_interrupt(earlier);
     if (!is_wanted)
         return 0;
+    if (interrupt.ns[0] <= nc_resumed_ns()) {   /* the first packet came before this probe, or by XDP */
+        nc_ledger_add(NC_JOIN_MISSED);
+        return 0;
+    }
     interrupt.ns[1] = bpf_ktime_get_ns();
     interrupt.place = tap.place;
     interrupt.queue = tap.queue;
@@ -369,13 +369,19 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
 {
     struct nc_config *config = nc_config_get();
     struct interrupt *interrupt, done;
-    u64 eventfd = kvm_delivered();
+    u32 way;
+    u64 eventfd = kvm_delivered(&way);
 
     if (!eventfd || !config)
         return 0;
     interrupt = interrupt_of(&eventfd);
     if (!interrupt || !interrupt->ns[3])
         return 0;
+    if (way == KVM_AT_ONCE && interrupt->awaited == BEGUN) {    /* of a later signal: the worker's run has delivered nothing */
+        nc_ledger_add(NC_JOIN_MISSED);
+        forget(interrupt);
+        return 0;
+    }
     interrupt->ns[4] = bpf_ktime_get_ns();
     done = *interrupt;
     forget(interrupt);

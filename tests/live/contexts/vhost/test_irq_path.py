@@ -15,7 +15,7 @@ from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.machines import DEVICE, NAME, machine
 from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import MS, Span, elapsed, lies, wait
-from tests.support.live.contexts.taps import EPOLLIN, RX, Tap, Taps, check_filters
+from tests.support.live.contexts.taps import EPOLLIN, MSI, RX, Tap, Taps, check_filters
 from tests.support.live.contexts.unattached import UnattachedProbe
 from tests.support.live.contexts.vhost_types import QUEUE
 
@@ -255,6 +255,48 @@ def test_an_interrupt_of_a_queue_that_is_left_out_is_not_that_of_a_batch_before(
     assert rows == ([] if is_signalled else [(1, 2)])
     assert host.probe.counters() == {"interrupts": 0} and host.probe.histograms("stages") == []
     assert host.probe.ledger() == ({"join_missed": 1} if is_signalled else {})
+
+
+@pytest.mark.proves("irq_path", "ledger.join_missed", "histograms.stages", "counters.interrupts")
+@pytest.mark.proves("irq_path", "tables.queues.{polled_batches,polled_packets}")
+@pytest.mark.parametrize("is_signalled", [False, True])
+def test_the_signal_of_a_batch_whose_first_packet_is_unknown_is_not_that_of_the_batch_before(
+    load: Load, is_signalled: bool
+) -> None:
+    """Such a packet came by XDP, or its stamp was evicted."""
+    host = loaded(load)
+    host.offered(host.here, 2)
+    host.given(host.here)
+    if is_signalled:
+        host.told(host.here)
+    host.ran("received", host.here.sock, host.message(host.to_tap(host.here) | 1))
+    for step in (host.given, host.told, host.heard):
+        step(host.here)
+    host.accepted()
+    host.probe.read()
+    rows = [(row["polled_batches"], row["polled_packets"]) for row in host.probe.rows("queues")]
+    assert rows == ([] if is_signalled else [(1, 2)])
+    assert host.probe.counters() == {"interrupts": 0} and host.probe.histograms("stages") == []
+    assert host.probe.ledger() == {"join_missed": 2 if is_signalled else 1}
+
+
+@pytest.mark.proves("irq_path", "ledger.join_missed", "histograms.stages", "counters.interrupts")
+def test_an_interrupt_at_once_is_not_the_one_that_a_kernel_worker_could_not_deliver(load: Load) -> None:
+    """Its line was masked. The signal after it is delivered at once; then all is as usual."""
+    host = loaded(load)
+    host.memory.change("kvm_kernel_irqfd", host.here.lines[RX], {"irq_entry.type": 0})
+    host.offered(host.here)
+    for step in (host.given, host.told, host.heard, host.deferred):
+        step(host.here)
+    host.memory.change("kvm_kernel_irqfd", host.here.lines[RX], {"irq_entry.type": MSI})
+    host.passes(host.here)
+    host.probe.read()
+    assert host.probe.counters() == {"interrupts": 0} and host.probe.histograms("stages") == []
+    assert host.probe.ledger() == {"join_missed": 1}
+    passed = host.passes(host.here)
+    host.probe.read()
+    (total,) = [one for one in host.probe.histograms("stages") if one["stage"] == "total"]
+    assert total["count"] == 1 and lies(total["sum"], passed.total)
 
 
 @pytest.mark.proves("irq_path", "ledger.join_missed")
