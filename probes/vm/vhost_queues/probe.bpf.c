@@ -229,17 +229,25 @@ static inline void look_at_ring(struct worker *worker, struct queue_row *row, st
     account_answer(worker, row, (u64)head.offered << 32 | (u64)head.flags << 16 | event);
 }
 
+#define MOST_PACKETS 256    /* of a run (VHOST_NET_PKT_WEIGHT of drivers/vhost/net.c) */
+
 static inline void account_rx(struct worker *worker, struct queue_row *row, struct vhost_virtqueue *vq)
 {
     NC_SPAN(struct vhost_net_virtqueue, nvq, vhost_hlen, rxq, net_queue(vq));
     NC_SPAN(struct ptr_ring, ring, consumer_head, size, worker->ring);
     u32 consumed = NC_OF(ring, consumer_head), size = NC_OF(ring, size), waiting = NC_OF(nvq, rxq.tail) - NC_OF(nvq, rxq.head);
-    u64 headers;
+    u64 most = worker->buffers < MOST_PACKETS ? worker->buffers : MOST_PACKETS, headers;
 
-    /* Packets delivered: taken from the ring, plus those that waited before the run, minus those that wait now. */
+    /* Packets delivered: taken from the ring, plus those that waited before the run, minus those that wait now, a whole ring at most. */
     if (size)
-        worker->packets = (consumed + size - worker->consumed) % size + worker->waiting - waiting;
-    headers = worker->packets * (NC_OF(nvq, sock_hlen) + NC_OF(nvq, vhost_hlen));
+        worker->packets = (2ull * size + consumed - worker->consumed + worker->waiting - waiting) % size;
+    if (!worker->packets && size <= most)               /* as many as the ring has slots: some were delivered */
+        worker->packets = size;
+    if (size && worker->packets + size <= most)         /* it may have gone round once more: packets and bytes are the least */
+        nc_ledger_add(NC_JOIN_MISSED);
+    else
+        most = worker->packets;
+    headers = most * (NC_OF(nvq, sock_hlen) + NC_OF(nvq, vhost_hlen));
     worker->bytes -= headers < worker->bytes ? headers : worker->bytes;     /* fewer when flushed() was missed, which is in the ledger */
     row->starving = waiting && !row->depth_buffers;
     row->starved_runs += row->starving;
