@@ -266,6 +266,10 @@ int told(void *ctx)
 
 /* ---- S4 ---- */
 
+/* include/uapi/linux/kvm.h. Lines of lower types, a chip's and those of several routes or none, are never delivered at once
+ * (kvm_arch_set_irq_inatomic). */
+#define KVM_IRQ_ROUTING_MSI 2
+
 int heard(void *ctx)
 {
     struct wait_queue_entry *wait = NC_PARAMETER(0);
@@ -273,6 +277,7 @@ int heard(void *ctx)
     struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
     u64 eventfd = (u64)NC_READ(irqfd, eventfd);
     struct interrupt *interrupt;
+    u32 route;
 
     if (!((u64)key & EPOLLIN))
         return 0;
@@ -281,15 +286,16 @@ int heard(void *ctx)
         kvm_deliver(0, KVM_AT_ONCE);
         return 0;
     }
+    route = NC_READ(irqfd, irq_entry.type);
     if (!interrupt->ns[3]) {
         interrupt->ns[3] = bpf_ktime_get_ns();
         interrupt->gsi = NC_READ(irqfd, gsi);
-        if (NC_READ(irqfd, irq_entry.type))
+        if (route)
             nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == interrupt->gsi);
         else                    /* several routes, or none: the kernel worker delivers it */
             interrupt->awaited = NOT_YET;
     }
-    kvm_deliver(eventfd, KVM_AT_ONCE);
+    kvm_deliver(route >= KVM_IRQ_ROUTING_MSI ? eventfd : 0, KVM_AT_ONCE);
     return 0;
 }
 

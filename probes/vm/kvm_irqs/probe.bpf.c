@@ -7,7 +7,9 @@
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
 
-#define KVM_IRQ_ROUTING_MSI 2   /* include/uapi/linux/kvm.h */
+/* include/uapi/linux/kvm.h. Lines of lower types, a chip's and those of several routes or none, are never delivered at once
+ * (kvm_arch_set_irq_inatomic); of x86, those of higher ones are. */
+#define KVM_IRQ_ROUTING_MSI 2
 
 enum { WAKEUPS, HALTS };    /* counters */
 enum { LINE };              /* checks */
@@ -51,7 +53,8 @@ static inline struct line_row *row_of(struct line_key *key)
     return row;
 }
 
-static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, u32 way)
+/* is_expected: whether the interrupt accepted next in this thread is of this line. */
+static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, u32 way, int is_expected)
 {
     struct kvm *kvm = NC_READ(irqfd, kvm);
     struct line_key key = { .vm = NC_READ(kvm, userspace_pid), .gsi = NC_READ(irqfd, gsi) };
@@ -62,7 +65,7 @@ static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, u32 way)
         return row_of(&key);
     delivery->line = key;
     delivery->thread = bpf_get_current_pid_tgid();
-    delivery->active = 1;
+    delivery->active = is_expected;
     earlier = way == DEFERRED ? deliveries.lookup(&at_once) : NULL;
     if (earlier && earlier->thread == delivery->thread)         /* what was to come at once has not come */
         earlier->active = 0;
@@ -81,7 +84,7 @@ int signalled(void *ctx)
         return 0;
     if (route)
         nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == NC_READ(irqfd, gsi));
-    row = deliver(irqfd, AT_ONCE);
+    row = deliver(irqfd, AT_ONCE, route >= KVM_IRQ_ROUTING_MSI);
     nc_count(WAKEUPS);
     if (row) {
         row->wakeups++;
@@ -97,7 +100,7 @@ int deferred(void *ctx)
 
     if (!nc_config_get())
         return 0;
-    row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject), DEFERRED);
+    row = deliver((void *)work - offsetof(struct kvm_kernel_irqfd, inject), DEFERRED, 1);
     if (row)
         row->deferred++;
     return 0;

@@ -299,6 +299,24 @@ def test_an_interrupt_at_once_is_not_the_one_that_a_kernel_worker_could_not_deli
     assert total["count"] == 1 and lies(total["sum"], passed.total)
 
 
+@pytest.mark.proves("irq_path", "histograms.stages", "counters.interrupts")
+@pytest.mark.parametrize("route", [0, 1])
+def test_what_a_thread_accepts_next_is_not_of_a_line_that_is_never_delivered_at_once(load: Load, route: int) -> None:
+    """Such as its own timer: the kernel worker delivers that of the line."""
+    host = loaded(load)
+    host.memory.change("kvm_kernel_irqfd", host.here.lines[RX], {"irq_entry.type": route})
+    first = host.offered(host.here)
+    for step in (host.given, host.told, host.heard):
+        step(host.here)
+    host.accepted()
+    wait(2)
+    host.deferred(host.here)
+    last = host.accepted()
+    host.probe.read()
+    (total,) = [one for one in host.probe.histograms("stages") if one["stage"] == "total"]
+    assert total["count"] == 1 and lies(total["sum"], elapsed(first, last))
+
+
 @pytest.mark.proves("irq_path", "ledger.join_missed")
 def test_a_kernel_worker_that_runs_twice_has_delivered_nothing_at_first(load: Load) -> None:
     host = loaded(load)

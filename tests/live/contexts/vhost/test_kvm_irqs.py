@@ -70,6 +70,27 @@ def test_lines_and_virtual_cpus(load: Load) -> None:
     assert host.probe.ledger() == {}
 
 
+@pytest.mark.proves("kvm_irqs", "tables.lines.{at_once,accepted,deferred}")
+@pytest.mark.parametrize(("route", "is_at_once"), [(0, False), (1, False), (2, True), (4, True), (5, True)])
+def test_what_a_thread_accepts_next_is_not_of_a_line_that_is_never_delivered_at_once(
+    load: Load, route: int, is_at_once: bool
+) -> None:
+    """Such as its own timer. It is of none either that was signalled before."""
+    host = Machines(load("kvm_irqs", FUNCTIONS))
+    host.signalled(host.here, TX)
+    host.memory.change("kvm_kernel_irqfd", host.here.lines[RX], {"irq_entry.type": route})
+    host.signalled(host.here)
+    host.accepted(3, 0xEC)
+    host.deferred(host.here)
+    host.accepted(4, 0x41)
+    host.probe.read()
+    rows = {row["gsi"]: (row["at_once"], row["deferred"], row["accepted"]) for row in host.probe.rows("lines")}
+    assert rows == {
+        host.here.gsi + RX: (int(is_at_once), 1, 1 + is_at_once),
+        host.here.gsi + TX: (0, 0, 0),
+    }
+
+
 @pytest.mark.proves("kvm_irqs", "ledger.map_full")
 def test_a_full_table(load: Load) -> None:
     """Of a line without a row, the signal and the interrupt; of a virtual CPU, each halt and kick."""
