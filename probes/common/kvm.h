@@ -69,6 +69,10 @@ static inline struct kvm_delivery *kvm_begun(u32 way, u64 thread)
     return delivery && delivery->awaited && delivery->thread == thread ? delivery : NULL;
 }
 
+/* include/uapi/linux/kvm.h. Lines of lower types, a chip's and those of several routes or none, are never delivered at once
+ * (kvm_arch_set_irq_inatomic). */
+#define KVM_IRQ_ROUTING_MSI 2
+
 /* The eventfd whose interrupt this thread has begun to deliver, and in which way; it is over then. 0: none that is followed. */
 static inline u64 kvm_delivered(u32 *way)
 {

@@ -164,7 +164,7 @@ int on_heard(void *ctx)
     echo = echo_signals.lookup(&eventfd);
     if (echo)
         echo_irq(echo, 3);
-    kvm_deliver(echo ? eventfd : 0, KVM_AT_ONCE);
+    kvm_deliver(echo && NC_READ(irqfd, irq_entry.type) >= KVM_IRQ_ROUTING_MSI ? eventfd : 0, KVM_AT_ONCE);
     return 0;
 }
 

@@ -266,10 +266,6 @@ int told(void *ctx)
 
 /* ---- S4 ---- */
 
-/* include/uapi/linux/kvm.h. Lines of lower types, a chip's and those of several routes or none, are never delivered at once
- * (kvm_arch_set_irq_inatomic). */
-#define KVM_IRQ_ROUTING_MSI 2
-
 int heard(void *ctx)
 {
     struct wait_queue_entry *wait = NC_PARAMETER(0);

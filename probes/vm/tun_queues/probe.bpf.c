@@ -385,6 +385,7 @@ int taken(void *ctx)
     struct queue_row *row;
     struct ring ring;
     u64 address = (u64)source;
+    s32 delivered;
 
     if (!config || !source || tap_of_socket(&tap, sock))   /* the guest's transmit queue has no ring */
         return 0;
@@ -410,8 +411,10 @@ int taken(void *ctx)
         *position = now;
         return 0;
     }
-    if (ring.size > 128 && nc_place_wanted(config, &key.place))
-        nc_add(&row->taken, (now.consumed + ring.size - position->consumed) % ring.size + position->waiting - now.waiting);
+    /* Below 0 where more were in vhost's buffer when the probe began than it has given since. */
+    delivered = (now.consumed + ring.size - position->consumed) % ring.size + position->waiting - now.waiting;
+    if (ring.size > 128 && delivered > 0 && nc_place_wanted(config, &key.place))
+        nc_add(&row->taken, delivered);
     *position = now;    /* in place: nobody else writes it, and an update takes a new node and locks */
     return 0;
 }
