@@ -90,8 +90,9 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class PlaceChange(msgspec.Struct, frozen=True):
-    """A place where packets died: packets per second in the baseline (the mean of its snapshots) and now; 0: none did.
+    """A place where packets died: packets per second in the baseline (the mean of its snapshots) and now.
 
+    0: none did. null: no probe looked there; such snapshots are not in the mean.
     ``level`` as in a snapshot's ``drop_places``. It is not part of the verdict: findings tell what is beyond chance.
     """
 
@@ -99,8 +100,8 @@ class PlaceChange(msgspec.Struct, frozen=True):
     where: str
     why: str
     level: str
-    baseline_per_s: float
-    current_per_s: float
+    baseline_per_s: float | None
+    current_per_s: float | None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

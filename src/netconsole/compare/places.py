@@ -6,20 +6,28 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from netconsole.compare.comparable import other_filters
 from netconsole.compare.document import PlaceChange
 from netconsole.compare.labels import Names
 from netconsole.findings.places_of_snapshot import places_of
 from netconsole.probes.manifest import Manifest
-from netconsole.snapshot.document import DropPlaceData, Snapshot
+from netconsole.snapshot.document import MEASURED, DropPlaceData, Snapshot
 
 MAX_PLACES = 50
 _PROCESS_ID = re.compile(r"(?:/\d+| \(\d+\))(?= |$)")
 _NETNS = re.compile(r"(?<=netns )\S+?(?=\)?$)")
 
 _PlaceKey: TypeAlias = tuple[str, str, str]
+
+
+class _Seen(NamedTuple):
+    """A place of one snapshot, and the probes that saw it."""
+
+    level: str
+    per_s: float
+    probes: frozenset[str]
 
 
 def changed_places(
@@ -30,23 +38,46 @@ def changed_places(
     Without those that only a probe saw whose filters differ.
     """
     narrowed = {name for name in current.probes for one in baseline if _is_narrowed_otherwise(current, one, name)}
-    now = _rates(current, manifests, narrowed)
-    then: dict[_PlaceKey, float] = defaultdict(float)
-    levels = {key: level for key, (level, _) in now.items()}
-    for snapshot in baseline:
-        for key, (level, per_s) in _rates(snapshot, manifests, narrowed).items():
-            then[key] += per_s / len(baseline)
-            levels.setdefault(key, level)
-    found = [
-        PlaceChange(*key, level=level, baseline_per_s=round(then.get(key, 0.0), 3), current_per_s=_now(now, key))
-        for key, level in levels.items()
-    ]
-    found.sort(key=lambda one: (one.level == "ok", one.baseline_per_s - one.current_per_s, one.stage, one.where))
+    now, *then = [(_seen(one, manifests, narrowed), _looking(one) - narrowed) for one in (current, *baseline)]
+    levels: dict[_PlaceKey, str] = {}
+    seen_by: dict[_PlaceKey, set[frozenset[str]]] = defaultdict(set)
+    for places, _ in (now, *then):
+        for key, place in places.items():
+            levels.setdefault(key, place.level)
+            seen_by[key].add(place.probes)
+    found = []
+    for key, level in levels.items():
+        rates = [_rate(places.get(key), looking, seen_by[key]) for places, looking in (now, *then)]
+        found.append(PlaceChange(*key, level=level, baseline_per_s=_mean(rates[1:]), current_per_s=_mean(rates[:1])))
+    found.sort(
+        key=lambda one: (
+            one.level == "ok",
+            (one.baseline_per_s or 0.0) - (one.current_per_s or 0.0),
+            one.stage,
+            one.where,
+        )
+    )
     return found[:MAX_PLACES]
 
 
-def _now(now: Mapping[_PlaceKey, tuple[str, float]], key: _PlaceKey) -> float:
-    return round(now[key][1], 3) if key in now else 0.0
+def _looking(snapshot: Snapshot) -> set[str]:
+    """The probes that would have listed a place: in mode counters none does."""
+    return {name for name, one in snapshot.probes.items() if one.status in MEASURED and one.mode != "counters"}
+
+
+def _rate(place: _Seen | None, looking: AbstractSet[str], seen_by: AbstractSet[frozenset[str]]) -> float | None:
+    """Packets per second in one snapshot, which lists the place or not. None: nobody knows that none died there.
+
+    A coarser probe alone may tell the same packets in other words, so all that saw the place elsewhere have to look.
+    """
+    if place is not None:
+        return place.per_s
+    return 0.0 if any(probes <= looking for probes in seen_by) else None
+
+
+def _mean(rates: Sequence[float | None]) -> float | None:
+    known = [one for one in rates if one is not None]
+    return round(sum(known) / len(known), 3) if known else None
 
 
 def _is_narrowed_otherwise(current: Snapshot, other: Snapshot, name: str) -> bool:
@@ -54,18 +85,17 @@ def _is_narrowed_otherwise(current: Snapshot, other: Snapshot, name: str) -> boo
     return past is not None and other_filters(current.probes[name].filters, past.filters) is not None
 
 
-def _rates(
-    snapshot: Snapshot, manifests: Mapping[str, Manifest], without: AbstractSet[str]
-) -> dict[_PlaceKey, tuple[str, float]]:
-    """Level and packets per second by place, with names that another boot has, too."""
+def _seen(snapshot: Snapshot, manifests: Mapping[str, Manifest], without: AbstractSet[str]) -> dict[_PlaceKey, _Seen]:
+    """The places of a snapshot, with names that another boot has, too."""
     names = Names(snapshot.facts)
-    found: dict[_PlaceKey, tuple[str, float]] = {}
+    found: dict[_PlaceKey, _Seen] = {}
     for place in places_of(snapshot, manifests):
         if place.probes and without >= set(place.probes):
             continue
         key = (place.stage, stable(place.where, names), place.why)
-        level, before = found.get(key, (place.level, 0.0))
-        found[key] = (level, before + _per_s(place, snapshot))
+        known = found.get(key, _Seen(place.level, 0.0, frozenset()))
+        probes = known.probes.union(place.probes)
+        found[key] = _Seen(known.level, known.per_s + _per_s(place, snapshot), probes)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from netconsole.compare.labels import Names
 from netconsole.compare.places import changed_places, stable
@@ -21,7 +22,7 @@ def snapshot(filters: dict[str, Any] | None, *places: dict[str, Any]) -> Snapsho
     return msgspec.convert({**document, "drop_places": list(places)}, Snapshot)
 
 
-def changes(now: dict[str, Any] | None, before: dict[str, Any] | None) -> list[tuple[str, float, float]]:
+def changes(now: dict[str, Any] | None, before: dict[str, Any] | None) -> list[tuple[str, float | None, float | None]]:
     """Of a place that kernel_drops alone saw, and of one that the qdisc counts, too, on both sides."""
     places = {**PORT, "probes": ["kernel_drops"]}, {**QDISC, "probes": ["kernel_drops", "link_rates"]}
     found = changed_places(snapshot(now, *places), [snapshot(before, places[1])], {})
@@ -33,6 +34,39 @@ def test_what_only_a_probe_with_other_filters_saw_is_no_change() -> None:
     assert changes({}, {}) == changes(None, {"reason": "XDP"}) == changes({"port": 1}, {"port": 1}) == both
     assert changes({"reason": "NO_SOCKET"}, {"reason": "not:NO_SOCKET"}) == both[1:]
     assert changes({}, {"reason": "XDP"}) == both[1:]
+
+
+@pytest.mark.parametrize("standing", [None, {"status": "failed"}, {"status": "off"}, {"mode": "counters"}])
+def test_nothing_is_known_of_a_place_where_its_probe_did_not_look(standing: dict[str, str] | None) -> None:
+    """Not attached, or in the mode that lists no places: that is no 0, and no run of the mean."""
+    seen = snapshot({}, {**PORT, "probes": ["kernel_drops"]})
+    blind = msgspec.to_builtins(snapshot({}))
+    probe = blind["probes"].pop("kernel_drops")
+    if standing is not None:
+        blind["probes"]["kernel_drops"] = probe | standing
+    other = msgspec.convert(blind, Snapshot)
+    looked = snapshot({})
+
+    def of(now: Snapshot, *before: Snapshot) -> tuple[float | None, float | None]:
+        (one,) = changed_places(now, before, {})
+        return one.baseline_per_s, one.current_per_s
+
+    assert of(other, seen) == (3.0, None)
+    assert of(seen, other) == (None, 3.0)
+    assert of(seen, other, seen, looked) == (1.5, 3.0)
+    assert of(looked, seen) == (3.0, 0.0)
+
+
+def test_a_coarser_probe_alone_does_not_know_that_none_died() -> None:
+    """It has the packets that the finer one told of in other words, if there are any."""
+    both = snapshot({}, {**QDISC, "probes": ["kernel_drops", "link_rates"]})
+    document = msgspec.to_builtins(snapshot({}))
+    del document["probes"]["kernel_drops"]
+    coarse = msgspec.convert(document, Snapshot)
+    (one,) = changed_places(coarse, [both], {})
+    assert (one.baseline_per_s, one.current_per_s) == (7.0, None)
+    (one,) = changed_places(snapshot({}), [both, snapshot({}, {**QDISC, "probes": ["kernel_drops"]})], {})
+    assert one.current_per_s == 0.0
 
 
 def test_what_nobody_wants_is_first_and_then_what_has_grown_most() -> None:

@@ -126,11 +126,16 @@ def test_the_places_of_a_comparison_then_and_now() -> None:
         return list(where_packets_died(made))
 
     one, other = PlaceChange("qdisc", "eth0", "full", "!", 0.0, 12.0), PlaceChange("backlog", "", "cpu", "?", 3.0, 0.0)
-    assert of(one, other) == [
+    unknown = PlaceChange("port", "lo", "closed", "!", 3.0, None)
+    assert of(one, other, unknown) == [
         Heading("Where packets died"),
         TextTable(
             ["", "place", "cause", "baseline per s", "current per s"],
-            [["!", "qdisc eth0", "full", "0", "12"], ["?", "backlog", "cpu", "3", "0"]],
+            [
+                ["!", "qdisc eth0", "full", "0", "12"],
+                ["?", "backlog", "cpu", "3", "0"],
+                ["!", "port lo", "closed", "3", "–"],
+            ],
             frozenset({3, 4}),
         ),
     ]
