@@ -18,12 +18,13 @@ from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes
 from netconsole.base.timestamps import utc
+from netconsole.compare.comparable import MIN_DURATION_S, is_too_short
 from netconsole.compare.judge import SPREAD_SNAPSHOTS
 from netconsole.ping.analysis.merge import CaptureFile, join
 from netconsole.ping.capture import SCHEMA as PING_SCHEMA
 from netconsole.ping.capture import PingCapture
 from netconsole.ping.cases import read_captures, schema_of
-from netconsole.snapshot.document import KIND, MEASURED, HostData, Snapshot
+from netconsole.snapshot.document import KIND, MEASURED, HostData, Snapshot, seconds
 from netconsole.snapshot.document import MAX_BYTES as MAX_CONTENT_BYTES
 from netconsole.snapshot.document import load as load_snapshot
 from netconsole.snapshot.document import parse as parse_snapshot
@@ -235,17 +236,28 @@ def summary(baseline: Baseline, here: HostData | None, profile: str | None, now:
     age = _age_days(snapshots[-1].created, now or datetime.now(timezone.utc))
     if age is not None:
         notes.append(f"{age} days old" + (": old" if age > OLD_DAYS else ""))
-    count = len(snapshots)
+    count = sum(not _is_too_short(one) for one in snapshots)
     notes.append(
         f"variation known from {count} runs"
         if count >= SPREAD_SNAPSHOTS
         else f"variation not known: {count} of {SPREAD_SNAPSHOTS} runs; save it again from more snapshots"
     )
+    if count < len(snapshots):
+        short = len(snapshots) - count
+        verb = "is" if short == 1 else "are"
+        notes.append(f"{short} of {len(snapshots)} runs {verb} too short to compare: less than {MIN_DURATION_S:g} s")
     if ever != always:
         notes.append(f"not in every run: {', '.join(sorted(ever - always))}")
     if baseline.ping:
         notes.append(_ping_note(baseline))
-    return Summary(baseline.name, count, hosts, kernels, profiles, sorted(always), snapshots[-1].created, notes)
+    return Summary(
+        baseline.name, len(snapshots), hosts, kernels, profiles, sorted(always), snapshots[-1].created, notes
+    )
+
+
+def _is_too_short(snapshot: Snapshot) -> bool:
+    times = [seconds(snapshot, name) for name, one in snapshot.probes.items() if one.status in MEASURED]
+    return bool(times) and is_too_short(max(times))
 
 
 def _of_ping(baseline: Baseline) -> Summary:

@@ -9,6 +9,8 @@ from netconsole.probes.knobs import filters_text
 from netconsole.snapshot.document import MEASURED, ProbeData
 
 MIN_DURATION_S = 1.0
+_LEAST_S = MIN_DURATION_S / 2
+"""A run ends with a whole interval, up to half of one before its time: one of 1 s may have measured only 0.5 s."""
 _OF_A_PLACE = ("device", "address", "netns", "mac", "vlan")
 """Filters whose value may be another one: a VM has another tap after its next start."""
 
@@ -29,11 +31,16 @@ def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: fl
         return f"the probe runs in mode {now.mode} and ran in mode {before.mode}"
     if (why := other_filters(now.filters, before.filters)) is not None:
         return why
-    if shorter_s < MIN_DURATION_S:
+    if is_too_short(shorter_s):
         return f"one of the snapshots is shorter than {MIN_DURATION_S:g} s"
     if sorted(now.attach) != sorted(before.attach) and (now.status == "degraded" or before.status == "degraded"):
         return "one of the snapshots lacks an attach point: " + ", ".join(sorted(set(now.attach) ^ set(before.attach)))
     return None
+
+
+def is_too_short(time_s: float) -> bool:
+    """Whether figures of this time are too few to be compared."""
+    return time_s < _LEAST_S
 
 
 def other_filters(now: Mapping[str, Any] | None, before: Mapping[str, Any] | None) -> str | None:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from netconsole.base.fact_keys import FactData
-from netconsole.compare.comparable import MIN_DURATION_S, probe_differs
+from netconsole.compare.comparable import probe_differs
 from netconsole.compare.compare import not_zero
 from netconsole.compare.judge import MIN_RATIO, least_difference
 from netconsole.compare.labels import Meanings, Names
@@ -235,7 +235,7 @@ class Reference:
             reasons, sides = [], []
             for side in self.metrics:
                 past = side.snapshot.probes.get(manifest.name)
-                why = probe_differs(now, past, max(MIN_DURATION_S, seconds(side.snapshot, manifest.name)))
+                why = probe_differs(now, past, seconds(side.snapshot, manifest.name))
                 sides.append(side) if why is None else reasons.append(why)
             found = self._usable[manifest.name] = standing, sides, None if sides else reasons[0]
             self._typical = {key: known for key, known in self._typical.items() if key[0][0] != manifest.name}

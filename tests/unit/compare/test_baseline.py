@@ -89,6 +89,25 @@ def test_it_says_what_it_is_good_for(tmp_path: Path) -> None:
     assert "variation not known: 1 of 3 runs; save it again from more snapshots" in single.notes
 
 
+def test_runs_that_are_too_short_tell_no_variation(tmp_path: Path) -> None:
+    def notes(*times_s: float) -> list[str]:
+        runs = []
+        for seed, time_s in enumerate(times_s):
+            document = made_up.document(seed, samples=1) | {"duration_s": time_s}
+            runs.append(tmp_path / f"{seed}.json")
+            runs[-1].write_text(json.dumps(document))
+        return baseline.summary(baseline.save("some", runs), None, None, NOW).notes[1:]
+
+    assert notes(10.0, 0.3, 0.9, 0.4) == [
+        "variation not known: 2 of 3 runs; save it again from more snapshots",
+        "2 of 4 runs are too short to compare: less than 1 s",
+    ]
+    assert notes(10.0, 0.6, 0.9, 0.4) == [
+        "variation known from 3 runs",
+        "1 of 4 runs is too short to compare: less than 1 s",
+    ]
+
+
 @pytest.mark.parametrize(("days", "note"), [(30, "30 days old"), (31, "31 days old: old")])
 def test_a_baseline_is_old_after_a_month(tmp_path: Path, days: int, note: str) -> None:
     saved = baseline.save("one", files(tmp_path, 1))

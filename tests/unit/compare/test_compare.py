@@ -271,6 +271,22 @@ def test_a_run_that_took_no_time_is_left_out(five: list[Snapshot]) -> None:
     assert (found.verdict, found.compared) == ("same", 0)
 
 
+@pytest.mark.parametrize(("time_s", "compared"), [(0.4955, False), (0.5, True), (0.887, True), (0.99996, True)])
+def test_a_run_of_a_second_that_ended_half_an_interval_early_is_compared(time_s: float, compared: bool) -> None:
+    def of(total: int) -> Snapshot:
+        probe = {
+            "status": "attached",
+            "duration_s": time_s,
+            "counters": {"errors": {"total": total, "unit": "packets"}},
+        }
+        return changed(EMPTY, duration_s=1.0, probes={"p": probe}, facts={})
+
+    found = compare(of(1000), [of(1000)])
+    assert found.compared == compared
+    reasons = [one.why for one in found.not_comparable]
+    assert reasons == ([] if compared else ["one of the snapshots is shorter than 1 s"])
+
+
 def test_what_the_manifest_says_of_worse_is_what_counts() -> None:
     def worse(said: str | None) -> str:
         def of(total: int) -> Snapshot:

@@ -128,7 +128,7 @@ PROBE = {"status": "attached", "version": 1, "mode": "summary", "attach": ["b", 
     ("now", "before", "shorter_s", "why"),
     [
         ({}, {}, 1.0, None),
-        ({}, {}, 0.99, "one of the snapshots is shorter than 1 s"),
+        ({}, {}, 0.49, "one of the snapshots is shorter than 1 s"),
         ({}, {"attach": ["a", "b"]}, 9.0, None),
         ({}, {"attach": ["c"]}, 9.0, None),
         ({"status": "degraded"}, {"attach": ["a", "b"]}, 9.0, None),

@@ -48,6 +48,13 @@ def healthy(
     return Reference("good", snapshots, {"vm/web/net/0/tap": FactData("vnet9")}, MANIFESTS)
 
 
+def test_a_run_that_took_no_time_is_no_baseline() -> None:
+    brief = msgspec.convert({**made_up.document(1, devices=1), "duration_s": 0.0}, Snapshot)
+    reference = Reference("brief", [brief], {}, MANIFESTS)
+    probe = Now()["kernel_drops"]
+    assert reference.why_not(probe, DROPS) == "one of the snapshots is shorter than 1 s"
+
+
 class Now:
     """The same probes in a running session, after one interval."""
 
