@@ -31,7 +31,7 @@ _EXIT = (
     ("0", "done"),
     ("1", "done, and something was found: a regression, a broken budget"),
     ("2", "wrong usage, or a file that cannot be used"),
-    ("3", "this host cannot do it: privileges, a feature of the kernel, BCC"),
+    ("3", "this host cannot do it: privileges, a feature of the kernel, BCC; or nothing could be compared"),
     ("130", "interrupted"),
 )
 _ENVIRONMENT = (

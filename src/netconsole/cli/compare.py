@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from netconsole.base.figure import safe
-from netconsole.cli.options import SETTINGS, ReplaceOption
+from netconsole.cli.options import SETTINGS, UNABLE, ReplaceOption, fail
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **SETTINGS)
@@ -93,7 +93,10 @@ def compare(
         str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
     ] = None,
 ) -> int:
-    """Compare a snapshot with a baseline: what changed by more than chance? Exit code 1 if something is worse."""
+    """Compare a snapshot with a baseline: what changed by more than chance?
+
+    Exit code 1 if something is worse, 3 if nothing could be compared.
+    """
     from netconsole.base import output as out
     from netconsole.compare.baseline import resolve
     from netconsole.compare.compare import compare as compared
@@ -110,6 +113,8 @@ def compare(
     found = compared(now, snapshots, names, load_all())
     content = encode(found) if form == "json" else RENDERERS[form](of_comparison(found)).encode()
     out.write(content, output)
+    if found.verdict == "unknown":
+        return fail(f"nothing could be compared: {safe(found.why_unknown, 400)}", UNABLE)
     return found.exit_code
 
 

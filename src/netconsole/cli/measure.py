@@ -177,7 +177,9 @@ def snapshot(
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline", metavar="NAME|FILE", help="Compare with this baseline. Exit code 1 if something is worse."
+            "--baseline",
+            metavar="NAME|FILE",
+            help="Compare with this baseline. Exit code 1 if something is worse, 3 if nothing could be compared.",
         ),
     ] = None,
     note: Annotated[
@@ -246,4 +248,6 @@ def snapshot(
         if host is not None and lost is not None:
             return fail(f"{lost}; the report has what was measured before", UNABLE)
         return fail("no BPF probe could be attached; netconsole doctor says why, and what would help", UNABLE)
+    if found == UNABLE:
+        return fail("nothing could be compared with the baseline; the report says why", UNABLE)
     return found

@@ -91,7 +91,7 @@ def compare(
 def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:
     """As :func:`compare`, for flattened snapshots: a baseline can be flattened once for many comparisons."""
     left_out: dict[str, str] = {}
-    judged = _judge_all(now, before, left_out)
+    judged, is_known = _judge_all(now, before, left_out)
     limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
     certain = [one for one in judged if one.large and one.p <= limit]
     uncertain = sorted((one for one in judged if one.large and one.p > limit), key=lambda one: one.p)[:MAX_UNCERTAIN]
@@ -111,7 +111,9 @@ def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str
         for fact in finding.facts:
             ranks.setdefault(fact, []).append(finding.rank)
     return Comparison(
-        verdict=_verdict([direction_of(one) for one in certain], any(change.is_setting for change in changes)),
+        verdict=_verdict([direction_of(one) for one in certain], any(change.is_setting for change in changes))
+        if is_known
+        else "unknown",
         findings=findings,
         facts_changed=[change.with_ranks(ranks.get(change.fact, [])) for change in changes],
         not_comparable=[NotComparable(key, why) for key, why in sorted(left_out.items())[:_MAX_NOT_COMPARABLE]],
@@ -144,7 +146,8 @@ def direction_of(one: Judged) -> Direction:
     return "worse" if (one.stands_for.log2_ratio > 0) == (one.worse == "up") else "better"
 
 
-def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> list[Judged]:
+def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> tuple[list[Judged], bool]:
+    """The metrics that can be judged, and whether anything is known of what changed: nothing on both sides is, too."""
     usable = _usable(now, before, left_out)
     everything = dict(now.by_identity)
     for one in before:
@@ -168,6 +171,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     pairs = rests(pairs, now, unmatched)
     spreads = _learned(pairs)
     judged: list[Judged] = []
+    is_known = bool(usable) and not pairs and not unmatched
     work = _work(pairs, now)
     traffic = _traffic(now)
     bursts: dict[tuple[ColumnKey, ColumnKey, tuple[bool, ...]], float] = {}
@@ -192,7 +196,9 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
         elif current.kind == "gauge":
             name = f"{current.probe}/gauge/{current.name}"
             left_out.setdefault(name, "fewer than three runs of the baseline have this figure")
-    return judged
+        elif current.kind != "histogram":
+            is_known = True  # 0 on both sides
+    return judged, is_known or bool(judged)
 
 
 def _judge(

@@ -11,8 +11,10 @@ from netconsole.base import figure
 from netconsole.probes.polarity import TIME_UNITS
 
 SCHEMA = "netconsole.comparison/1"
+MAX_REASONS = 3
 
-Verdict = Literal["same", "changed", "regressed"]
+Verdict = Literal["same", "changed", "regressed", "unknown"]
+"""unknown: there was nothing that could be compared."""
 Direction = Literal["worse", "better", "different"]
 
 
@@ -122,8 +124,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """1 when the verdict is regressed, else 0."""
-        return 1 if self.verdict == "regressed" else 0
+        """1 when the verdict is regressed, 3 when nothing could be compared, else 0."""
+        return {"regressed": 1, "unknown": 3}.get(self.verdict, 0)
+
+    @property
+    def why_unknown(self) -> str:
+        """What could not be compared, and why: the first of it."""
+        said = [f"{one.metric}: {one.why}" for one in self.not_comparable[:MAX_REASONS]]
+        more = len(self.not_comparable) - len(said)
+        return "; ".join([*said, *([f"and {more} more"] if more else [])]) or "no probe measured on both sides"
 
 
 def said(value: float | None, unit: str) -> str:

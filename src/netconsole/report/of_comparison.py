@@ -26,7 +26,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
     uncertain = [finding for finding in comparison.findings if not finding.significant]
     blocks: list[ReportBlock] = [
         Heading("Verdict"),
-        Note(f"{_VERDICTS[comparison.verdict]} {comparison.compared} figures compared."),
+        Note(_verdict(comparison)),
     ]
     lines = [*_causes(comparison), *(SummaryLine(_word(one), f"{one.rank}. {one.what}") for one in certain)]
     if lines:
@@ -63,6 +63,14 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         blocks.append(Heading("Not compared"))
         blocks.append(TextTable(["what", "why"], rows, omitted=max(0, len(left_out) - MAX_LEFT_OUT)))
     return Document("netconsole comparison", _sides(comparison), blocks)
+
+
+def _verdict(comparison: Comparison) -> str:
+    if comparison.verdict == "unknown":
+        return f"Unknown: nothing could be compared. {comparison.why_unknown}."
+    if comparison.verdict == "same" and not comparison.compared:
+        return "Same: all that could be compared is 0 on both sides."
+    return f"{_VERDICTS[comparison.verdict]} {comparison.compared} figures compared."
 
 
 def _sides(comparison: Comparison) -> str:

@@ -39,7 +39,7 @@ def render(
     against: ReferenceSnapshots | None = None,
     hide: Redactor | None = None,
 ) -> tuple[bytes, int]:
-    """The document and the exit code (1 when it is worse than the baseline)."""
+    """The document and the exit code (1 when it is worse than the baseline, 3 when nothing could be compared)."""
     if hide is not None:
         snapshot = hide.snapshot(snapshot, manifests)
         against = None if against is None else ([hide.snapshot(one, manifests) for one in against[0]], [])

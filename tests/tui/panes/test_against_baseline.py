@@ -68,6 +68,16 @@ async def test_the_overview_lists_what_two_windows_agree_on_and_enter_shows_the_
         assert "FULL_RING" in text and "Against baseline quiet" in text
 
 
+async def test_what_cannot_be_compared_at_all_is_not_called_the_same() -> None:
+    document = msgspec.to_builtins(runs(1.0, 1)[0])
+    document["probes"] = {"other": document["probes"]["kernel_drops"]}
+    async with running(baseline=("other", [msgspec.convert(document, Snapshot)] * 3)) as one:
+        await one.play(9)
+        text = await one.play(6)
+        assert "nothing compared" in text and "nothing could be compared: " in text
+        assert "nothing worse" not in text and "beyond chance" not in text
+
+
 async def test_without_a_baseline_nothing_of_it_is_there() -> None:
     async with running() as one:
         assert "BASELINE" not in await one.play()

@@ -51,6 +51,31 @@ def test_json_on_stdout_is_one_document_of_its_schema(runs: Path, capsys: pytest
     assert document["verdict"] == "regressed"
 
 
+def test_a_comparison_of_nothing_is_3_and_says_so_in_every_form(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = made_up.document(1, samples=1)
+    document["probes"] = {"other": document["probes"]["kernel_drops"]}
+    (runs / "other.json").write_text(json.dumps(document))
+    why = (
+        "kernel_drops: not in the current snapshot; link_rates: not in the current snapshot; other: not in the baselin"
+    )
+    for form in ("text", "md", "html", "json"):
+        assert run(["compare", str(runs / "other.json"), str(runs / "run-0.json"), "--format", form]) == 3
+        captured = capsys.readouterr()
+        assert captured.err == f"netconsole: nothing could be compared: {why}e; and 1 more\n"
+        if form == "json":
+            found = json.loads(captured.out)
+            schema = json.loads((SCHEMAS / "comparison-1.json").read_text())
+            jsonschema.Draft202012Validator(schema).validate(found)
+            assert (found["verdict"], found["compared"], len(found["not_comparable"])) == ("unknown", 0, 4)
+        else:
+            shown = captured.out.replace("\\", "").replace("<wbr>", "")
+            assert "Unknown: nothing could be compared." in shown and why in shown and "Same" not in shown
+    against = ticket.reference(str(runs / "run-0.json"))
+    for form in FORMATS:
+        content, code = ticket.render(load(runs / "other.json"), form, {}, against)
+        assert code == 3 and (b"nothing could be compared" in content or b'"verdict":"unknown"' in content)
+
+
 @pytest.mark.parametrize(
     ("ending", "begins"), [("md", "# "), ("html", "<!DOCTYPE"), ("txt", "netconsole "), ("json", "{")]
 )

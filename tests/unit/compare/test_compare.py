@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netconsole.base.fact_keys import FactData
 from netconsole.compare import document as comparison
 from netconsole.compare.compare import compare
 from netconsole.probes.catalogue import load_all
@@ -268,7 +269,47 @@ def test_any_two_counts_can_be_compared(first: int, second: int, first_s: float,
 
 def test_a_run_that_took_no_time_is_left_out(five: list[Snapshot]) -> None:
     found = compare(changed(made_up.document(7), duration_s=0.0), five)
-    assert (found.verdict, found.compared) == ("same", 0)
+    assert (found.verdict, found.compared, found.exit_code) == ("unknown", 0, 3)
+
+
+def of_probe(name: str, total: int | None = 0, **more: Any) -> Snapshot:
+    """A snapshot of one probe with a counter; without one, if its total is None."""
+    counters = {} if total is None else {"errors": {"total": total, "unit": "packets"}}
+    return changed(EMPTY, probes={name: {"status": "attached", "counters": counters, **more}}, facts={})
+
+
+def test_nothing_that_could_be_compared_is_not_the_same() -> None:
+    """Also if a setting changed: nobody knows whether the path is worse."""
+    found = compare(of_probe("a", 5), [of_probe("b", 9)])
+    assert (found.verdict, found.exit_code, found.compared) == ("unknown", 3, 0)
+    assert found.why_unknown == "a: not in the baseline; b: not in the current snapshot"
+    facts = {name: {"value": value} for name, value in (("cpu/governor", "powersave"),)}
+    now, before = of_probe("a"), changed(made_up.document(1) | {"probes": {}}, facts={"cpu/governor": {"value": "x"}})
+    found = compare(msgspec.structs.replace(now, facts=msgspec.convert(facts, dict[str, FactData])), [before])
+    assert (found.verdict, [one.fact for one in found.facts_changed]) == ("unknown", ["cpu/governor"])
+    none = changed(EMPTY, probes={})
+    assert (compare(none, [none]).verdict, compare(none, [none]).why_unknown) == (
+        "unknown",
+        "no probe measured on both sides",
+    )
+    gauge = {"tables": {"t": [{"depth": 3}]}, "columns": {"t": {"values": {"depth": {"kind": "max"}}}}}
+    found = compare(of_probe("a", None, **gauge), [of_probe("a", None, **gauge)])
+    assert (found.verdict, found.why_unknown) == (
+        "unknown",
+        "a/gauge/t: fewer than three runs of the baseline have this figure",
+    )
+
+
+def test_nothing_on_both_sides_is_the_same() -> None:
+    assert compare(of_probe("a"), [of_probe("a")]).verdict == "same"
+    assert compare(of_probe("a", None), [of_probe("a", None)]).verdict == "same"
+
+
+@pytest.mark.parametrize(("probes", "said"), [(3, "p0: w; p1: w; p2: w"), (5, "p0: w; p1: w; p2: w; and 2 more")])
+def test_three_reasons_say_why_nothing_could_be_compared(probes: int, said: str) -> None:
+    left_out = [comparison.NotComparable(f"p{n}", "w") for n in range(probes)]
+    found = comparison.Comparison(verdict="unknown", findings=[], facts_changed=[], not_comparable=left_out)
+    assert found.why_unknown == said
 
 
 @pytest.mark.parametrize(("time_s", "compared"), [(0.4955, False), (0.5, True), (0.887, True), (0.99996, True)])

@@ -50,6 +50,13 @@ def test_a_comparison_without_any_change() -> None:
     ]
 
 
+def test_a_comparison_of_nothing_says_why() -> None:
+    found = report(verdict="unknown", not_comparable=[{"metric": "m", "why": "w"}])
+    assert found.blocks[1] == Note("Unknown: nothing could be compared. m: w.")
+    assert headings(found) == ["Verdict", "Changed configuration", "Not compared"]
+    assert report(compared=0).blocks[1] == Note("Same: all that could be compared is 0 on both sides.")
+
+
 @pytest.mark.parametrize(
     ("names", "baselines", "said"),
     [

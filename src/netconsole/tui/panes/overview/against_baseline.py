@@ -52,8 +52,11 @@ def _title(scene: Scene) -> str:
     window = comparison.window
     if window is not None:
         worse = sum(one.direction == "worse" for one in window.findings)
-        parts.append(f"{worse} worse" if worse else "nothing worse")
-        parts.append(f"of {window.comparison.compared} figures")
+        if window.comparison.verdict == "unknown":
+            parts.append("nothing compared")
+        else:
+            parts.append(f"{worse} worse" if worse else "nothing worse")
+            parts.append(f"of {window.comparison.compared} figures")
         age_s = max(0, int(time.monotonic() - window.ended_s))
         parts.append(f"the {window.window_s:.0f} s until {age_s} s ago")
     return " · ".join(parts)
@@ -67,6 +70,8 @@ def _note(scene: Scene) -> str:
         return f"not compared: {figure.safe(comparison.error)}"
     if comparison.window is None:
         return "measuring the first windows"
+    if comparison.window.comparison.verdict == "unknown":
+        return f"nothing could be compared: {figure.safe(comparison.window.comparison.why_unknown)}"
     left_out = comparison.window.comparison.not_comparable
     why = f"; not compared: {figure.safe(left_out[0].metric, 40)}: {figure.safe(left_out[0].why)}" if left_out else ""
     return f"nothing differs from the baseline beyond chance{why}"
