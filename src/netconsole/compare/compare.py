@@ -47,6 +47,7 @@ from netconsole.compare.metrics import (
     metric_key,
 )
 from netconsole.compare.places import changed_places
+from netconsole.compare.pseudonyms import NAMES, WHY, DifferingNames, differing_names
 from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
@@ -91,12 +92,19 @@ def compare(
 def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:
     """As :func:`compare`, for flattened snapshots: a baseline can be flattened once for many comparisons."""
     left_out: dict[str, str] = {}
-    judged, is_known = _judge_all(now, before, left_out)
+    names_differ = differing_names(now.snapshot, [one.snapshot for one in before], now.manifests)
+    if names_differ.why is not None:
+        left_out[NAMES] = names_differ.why
+    judged, is_known = _judge_all(now, before, left_out, names_differ)
     limit = false_discovery_limit((one.p for one in judged), FALSE_DISCOVERIES)
     certain = [one for one in judged if one.large and one.p <= limit]
     uncertain = sorted((one for one in judged if one.large and one.p > limit), key=lambda one: one.p)[:MAX_UNCERTAIN]
     certain, parts = said_once(certain, {one.metric.identity: one for one in judged})
-    changes = changed_facts(now, before)
+    changes = [
+        one
+        for one in changed_facts(now, before)
+        if not any(map(names_differ.within, (one.fact, one.baseline, one.current)))
+    ]
     ranked = sorted(certain, key=_importance) + sorted(uncertain, key=_importance)
     shown = ranked[:MAX_FINDINGS]
     explained = explained_by([one.metric for one in shown], changes, now.manifests)
@@ -106,6 +114,7 @@ def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str
         )
         for rank, (one, facts) in enumerate(zip(shown, explained, strict=True), 1)
     ]
+    reasons = sorted(left_out.items(), key=lambda one: (one[0] != NAMES, one))  # what is said of all names first
     ranks: dict[str, list[int]] = {}
     for finding in findings:
         for fact in finding.facts:
@@ -116,7 +125,7 @@ def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str
         else "unknown",
         findings=findings,
         facts_changed=[change.with_ranks(ranks.get(change.fact, [])) for change in changes],
-        not_comparable=[NotComparable(key, why) for key, why in sorted(left_out.items())[:_MAX_NOT_COMPARABLE]],
+        not_comparable=[NotComparable(key, why) for key, why in reasons[:_MAX_NOT_COMPARABLE]],
         conditions=_conditions(now, before),
         compared=len(judged),
         findings_omitted=len(ranked) - len(shown),
@@ -146,7 +155,9 @@ def direction_of(one: Judged) -> Direction:
     return "worse" if (one.stands_for.log2_ratio > 0) == (one.worse == "up") else "better"
 
 
-def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -> tuple[list[Judged], bool]:
+def _judge_all(
+    now: Metrics, before: Sequence[Metrics], left_out: dict[str, str], names_differ: DifferingNames
+) -> tuple[list[Judged], bool]:
     """The metrics that can be judged, and whether anything is known of what changed: nothing on both sides is, too."""
     usable = _usable(now, before, left_out)
     everything = dict(now.by_identity)
@@ -155,13 +166,16 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
             everything.setdefault(key, metric)
     pairs: list[Pair] = []
     unmatched: set[Identity] = set()
-    for key, metric in everything.items():
-        sides = usable.get(metric.probe)
-        if sides is None:
-            continue
+    figures = {key: metric for key, metric in everything.items() if metric.probe in usable}
+    for key, metric in figures.items():
+        sides = usable[metric.probe]
         current = now.by_identity.get(key)
         past = [one.by_identity.get(key) for one in sides]
-        why = _unmatched(metric, now, sides) if current is None or None in past else None
+        is_lacking = current is None or None in past
+        if is_lacking and any(names_differ.within(value) for _, value in metric.labels):
+            left_out[metric.key] = WHY  # its counter is compared with it in: both sides count it
+            continue
+        why = _unmatched(metric, now, sides) if is_lacking else None
         why = _other_units((current, *past)) or why
         if why is not None:
             left_out[metric.key] = why
@@ -171,7 +185,7 @@ def _judge_all(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]
     pairs = rests(pairs, now, unmatched)
     spreads = _learned(pairs)
     judged: list[Judged] = []
-    is_known = bool(usable) and not pairs and not unmatched
+    is_known = bool(usable) and not figures
     work = _work(pairs, now)
     traffic = _traffic(now)
     bursts: dict[tuple[ColumnKey, ColumnKey, tuple[bool, ...]], float] = {}

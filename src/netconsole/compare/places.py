@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from netconsole.compare.comparable import other_filters
 from netconsole.compare.document import PlaceChange
 from netconsole.compare.labels import Names
+from netconsole.compare.pseudonyms import differing_names
 from netconsole.findings.places_of_snapshot import places_of
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import MEASURED, DropPlaceData, Snapshot
@@ -39,12 +40,14 @@ def changed_places(
     """
     narrowed = {name for name in current.probes for one in baseline if _is_narrowed_otherwise(current, one, name)}
     now, *then = [(_seen(one, manifests, narrowed), _looking(one) - narrowed) for one in (current, *baseline)]
+    names_differ = differing_names(current, baseline, manifests)
     levels: dict[_PlaceKey, str] = {}
     seen_by: dict[_PlaceKey, set[frozenset[str]]] = defaultdict(set)
     for places, _ in (now, *then):
         for key, place in places.items():
             levels.setdefault(key, place.level)
-            seen_by[key].add(place.probes)
+            if not names_differ.within(key[1]):  # the other side may have it by its other name
+                seen_by[key].add(place.probes)
     found = []
     for key, level in levels.items():
         rates = [_rate(places.get(key), looking, seen_by[key]) for places, looking in (now, *then)]

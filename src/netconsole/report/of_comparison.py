@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from netconsole.base import figure
 from netconsole.compare.document import Comparison, Condition, Finding, Side, said
+from netconsole.compare.pseudonyms import NAMES
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.of_places import where_packets_died
 
@@ -27,6 +28,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
     blocks: list[ReportBlock] = [
         Heading("Verdict"),
         Note(_verdict(comparison)),
+        *(Note(f"Names: {one.why}.") for one in comparison.not_comparable if one.metric == NAMES),
     ]
     lines = [*_causes(comparison), *(SummaryLine(_word(one), f"{one.rank}. {one.what}") for one in certain)]
     if lines:

@@ -59,6 +59,8 @@ _MAYBE_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 """Any text with two colons. The ipaddress library decides what in it is an address."""
 _MAX_IPV6 = 45
 _WORD = re.compile(r"\w")
+PSEUDONYM = re.compile(rf"(?<![^\W_])(?:host|vm|process|device|netns|uuid|mac|ip4|ip6)-[0-9a-f]{{{_DIGITS}}}(?![^\W_])")
+"""What stands for a name or an address in a redacted snapshot."""
 
 
 class _SecretLabels(NamedTuple):
@@ -280,6 +282,12 @@ class Redactor:
     def _pseudonym(self, kind: str, name: str) -> str:
         digest = hmac.new(self._key, f"{kind}\0{name.lower()}".encode("utf-8", "surrogatepass"), hashlib.sha256)
         return f"{kind}-{digest.hexdigest()[:_DIGITS]}"
+
+
+def is_redacted(snapshot: Snapshot) -> bool:
+    """Whether its names are pseudonyms: that of its host, or those of its devices (a host may be called localhost)."""
+    devices = (parts(name)[1] for name in snapshot.facts if name.startswith("nic/device-"))
+    return any(PSEUDONYM.fullmatch(name) for name in (snapshot.host.name, *devices))
 
 
 def _bounded(name: str, is_word: bool) -> str:

@@ -57,6 +57,12 @@ def test_a_comparison_of_nothing_says_why() -> None:
     assert report(compared=0).blocks[1] == Note("Same: all that could be compared is 0 on both sides.")
 
 
+def test_names_that_differ_are_said_beside_the_verdict() -> None:
+    left_out = [{"metric": "names", "why": "only the baseline is redacted"}, {"metric": "m", "why": "w"}]
+    found = report(compared=1, not_comparable=left_out)
+    assert found.blocks[2] == Note("Names: only the baseline is redacted.")
+
+
 @pytest.mark.parametrize(
     ("names", "baselines", "said"),
     [
