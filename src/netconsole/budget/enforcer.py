@@ -361,7 +361,9 @@ def _measured_ns(probe: ProbeState) -> int:
 def _reading(state: State, probe: ProbeState, share: float | None, packets_per_s: float | None) -> Reading:
     submitted = probe.cost.events.get("submitted")
     interval_ns = state.collector.interval_ns
-    events = spending.submitted(probe) * 1e9 / interval_ns if submitted is not None and interval_ns else None
+    events = submitted.delta * 1e9 / interval_ns if submitted is not None and interval_ns else None
+    if events is not None and probe.mode != "details":
+        events = 0.0  # those that still come are of the mode that it has left
     if share is None or packets_per_s is None or packets_per_s < spending.MIN_PACKETS_PER_S:
         return Reading(share, events)
     return Reading(share, events, share * 1e7 / packets_per_s)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.source import SourceState
-from netconsole.telemetry.state import ProbeState, State
+from netconsole.telemetry.state import State
 
 SpendingWord: TypeAlias = Literal["ok", "near", "over", "no limit", "?"]
 Limit: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "user_cpu_pct", "memory_mb", "events_per_s"]
@@ -150,16 +150,11 @@ def is_budgeted(probe: str) -> bool:
     return not probe.endswith(SUFFIX)
 
 
-def submitted(probe: ProbeState) -> int:
-    """Events of the last interval. Those that come after a probe has left mode details are of before."""
-    return probe.cost.events["submitted"].delta if probe.mode == "details" else 0
-
-
 def events_per_s(state: State, of: Callable[[str], bool] = lambda _: True) -> float | None:
     """Events that probes submitted per second; None while no probe has reported any figure. ``of``: by name."""
     interval_ns = state.collector.interval_ns
     found = [
-        submitted(probe)
+        probe.cost.events["submitted"].delta
         for probe in state.probes.values()
         if probe.measuring and "submitted" in probe.cost.events and of(probe.name)
     ]

@@ -21,7 +21,7 @@ def measured(packets_per_s: int = 100_000, kernel_pct: float = 3.0, events: int 
         stamp: Stamp = {"seq": 100 * second, "mono_ns": second * SECOND_NS, "wall_ns": 0}
         sent: list[frames.AnyFrame] = []
         for probe in ("drops", "softnet") if second == 1 else ():
-            sent.append(frames.Status(**stamp, probe=probe, state="attached", mode="details"))
+            sent.append(frames.Status(**stamp, probe=probe, state="attached", mode="summary"))
         row = frames.Row(labels={"cpu": 0}, counts={"processed": frames.Count(packets_per_s, packets_per_s)})
         sent.append(frames.Table(**stamp, probe="softnet", name="cpus", interval_ns=SECOND_NS, full=True, rows=[row]))
         window = frames.Statistics(window_ns=SECOND_NS // 10, interval_ns=SECOND_NS, estimated=False)
