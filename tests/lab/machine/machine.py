@@ -244,8 +244,10 @@ class Machine:
     @functools.cached_property
     def _how_it_ended(self) -> str:
         """With what QEMU said, which can be read only once."""
-        status = self._supervisor.wait()
-        said = _without_registers(self._supervisor.stdout.read()) if self._supervisor.stdout else ""
+        status, output = self._supervisor.wait(), self._supervisor.stdout
+        if output is not None and output.closed:  # by the lab: it had not answered somebody else
+            return "was taken down before"
+        said = _without_registers(output.read()) if output is not None else ""
         return {
             124: f"was cut off at its limit of {self._limit_s:g} s",
             125: "was ended because the test run seemed to be gone",

@@ -248,7 +248,13 @@ class Measurement:
                     self._rename(("row", probe, frame.name), known.keys() - rows.keys(), new)
             self._rows[probe, frame.name] = rows if frame.full else {**known, **rows}
         elif isinstance(frame, frames.Histogram):
-            self._histograms.setdefault((probe, frame.name), {})[frozenset(frame.labels.items())] = frame
+            key, known_ones = frozenset(frame.labels.items()), self._histograms.setdefault((probe, frame.name), {})
+            if key not in known_ones:
+                for old in [old for old in known_ones if _is_renamed(old, key)]:
+                    del known_ones[old]
+                    before = self._before.pop(("histogram", probe, frame.name, old), 0)
+                    self._before["histogram", probe, frame.name, key] = before
+            known_ones[key] = frame
         elif isinstance(frame, frames.Event):
             self.events.append(frame)
         elif isinstance(frame, frames.Cost):
@@ -259,7 +265,7 @@ class Measurement:
     def _rename(self, table: tuple[str, str, str], gone: AbstractSet[RowKey], new: RowKey) -> None:
         """A label has become known (the process of a socket): what the row had in begin() it has not got since."""
         for old in gone:
-            if all(value is None or (name, value) in new for name, value in old):
+            if _is_renamed(old, new):
                 for place in [place for place in self._before if place[:4] == (*table, old)]:
                     renamed = (*table, new, place[4])
                     self._before[renamed] = self._before.pop(place)
@@ -271,3 +277,8 @@ class Measurement:
                 assert self._ended is None, f"the collector ended: {self._ended}"
                 assert self._changed.wait(deadline - time.monotonic()), f"{what} did not come in {self.limit_s:g} s"
             return result
+
+
+def _is_renamed(old: RowKey, new: RowKey) -> bool:
+    """Whether a label that was not known has become known, such as the VM of a tap."""
+    return old != new and all(value is None or (name, value) in new for name, value in old)
