@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from netconsole.base.figure import safe
 
 if TYPE_CHECKING:
     from netconsole.probes.manifest import Manifest
+    from netconsole.probes.request import ProbeRequest
     from netconsole.profile.profile import Profile
     from netconsole.telemetry.frames import Scalar
 
@@ -85,7 +86,7 @@ def narrowed(
 
     ``is_far``: another host is measured; the names of its namespaces are not known yet.
     """
-    from netconsole.probes.knobs import refusal
+    from netconsole.probes.knobs import contradictions, refusal
 
     wanted: dict[str, Scalar] = {}
     filters = dict(filters)
@@ -99,14 +100,26 @@ def narrowed(
             raise bad(f"--{name}", "", why)
         if name == "reason" and not is_far:
             _check_reasons(str(value))
-        if not any(name in manifests[probe].knobs for probe in profile.probes):
-            raise bad(f"--{name}", "", f"no probe of profile {safe(profile.name, 40)} has this filter")
         wanted[name] = value
+    for name, why in contradictions({**profile.filters, **wanted}):
+        if name in wanted:
+            raise bad(f"--{name}", "", why)
+        raise bad(profile.path or profile.name, f"filters.{name}", why)
     probes = {
         probe: replace(choice, knobs={**choice.knobs, **_of(manifests[probe], wanted)})
         for probe, choice in profile.probes.items()
     }
     return replace(profile, filters={**profile.filters, **wanted}, probes=probes)
+
+
+def check_used(
+    filters: Mapping[str, str | int], requests: Sequence[ProbeRequest], profile: Profile, named: Sequence[str]
+) -> None:
+    """Raises BadInput for a filter that none of the planned probes has. ``named``: those of --probe."""
+    for name in filters:
+        if not any(("device" if name == "vm" else name) in request.knobs for request in requests):
+            of = f"--probe has this filter: {', '.join(named)}" if named else f"profile {profile.name} has this filter"
+            raise bad(f"--{name}", "", f"no probe of {of}")
 
 
 def _number(name: str, text: str | int) -> str | int:

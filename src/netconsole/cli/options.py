@@ -87,12 +87,14 @@ def choose(
     manifests = load_all()
     chosen = load(profile, manifests)
     if filters:
-        from netconsole.cli.filters import narrowed
+        from netconsole.cli.filters import check_used, narrowed
 
         chosen = narrowed(chosen, manifests, filters, host is not None)
     requests = plan(chosen, manifests, names or ())
     if not requests:
         raise bad("--profile", chosen.name, "all probes of this profile are off: there is nothing to measure")
+    if filters:
+        check_used(filters, requests, chosen, names or ())
     if host is None:
         require(requests)
     return manifests, chosen, requests

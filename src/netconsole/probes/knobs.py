@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from netconsole.base.checker import shown
@@ -14,6 +14,7 @@ from netconsole_collector.probe import drop_filter, ends
 
 FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac", "reason")
 """Knobs that a profile may set for all probes at once."""
+PORTLESS = ("icmp", "icmpv6")
 PROTOCOLS = ("tcp", "udp", "icmp", "icmpv6", "sctp")
 MAX_DEVICE_BYTES = 15
 """IFNAMSIZ without its final NUL (include/uapi/linux/if.h)."""
@@ -87,6 +88,17 @@ def refusal(knob: str, value: object, default: Scalar) -> str | None:
     """
     expected = _expected(knob, value, default)
     return None if expected is None else f"expected {expected}, found {shown(value)}"
+
+
+def contradictions(knobs: Mapping[str, Scalar]) -> Iterator[tuple[str, str]]:
+    """The filters that no packet can pass together with the protocol, and why."""
+    protocol, port, address = knobs.get("protocol"), knobs.get("port"), knobs.get("address")
+    if protocol in PORTLESS and port:
+        yield "port", f"contradicts protocol {shown(protocol)}, which has no ports"
+    if isinstance(address, str) and address:
+        version = 6 if address.replace("from:", "").replace("to:", "").count(":") else 4
+        if (protocol == "icmp" and version == 6) or (protocol == "icmpv6" and version == 4):
+            yield "address", f"contradicts protocol {shown(protocol)}: this is an IPv{version} address"
 
 
 def hint(name: str, default: Scalar) -> str:

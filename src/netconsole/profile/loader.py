@@ -13,7 +13,7 @@ from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import parse_duration
 from netconsole.base.readers import read_toml
 from netconsole.probes.catalogue import Catalogue
-from netconsole.probes.knobs import FILTERS, refusal, unit_of, without_unit
+from netconsole.probes.knobs import FILTERS, contradictions, refusal, unit_of, without_unit
 from netconsole.probes.manifest import Manifest
 from netconsole.profile import escalation_rules
 from netconsole.profile.escalation_rules import Escalation
@@ -23,7 +23,6 @@ from netconsole.telemetry.frames import Scalar
 MAX_INHERITED = 8
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_PORTLESS = ("icmp", "icmpv6")
 
 
 def available(directories: Sequence[Path] | None = None) -> dict[str, Path]:
@@ -244,13 +243,8 @@ def _values(section: Checker, defaults: Mapping[str, Scalar]) -> dict[str, Scala
 
 
 def _contradictions(section: Checker, knobs: Mapping[str, Scalar]) -> None:
-    protocol, port, address = knobs.get("protocol"), knobs.get("port"), knobs.get("address")
-    if protocol in _PORTLESS and port:
-        section.wrong("port", f"contradicts protocol {shown(protocol)}, which has no ports")
-    if isinstance(address, str) and address:
-        version = 6 if address.replace("from:", "").replace("to:", "").count(":") else 4
-        if (protocol == "icmp" and version == 6) or (protocol == "icmpv6" and version == 4):
-            section.wrong("address", f"contradicts protocol {shown(protocol)}: this is an IPv{version} address")
+    for name, why in contradictions(knobs):
+        section.wrong(name, why)
 
 
 def _unknown(section: Checker, known: Sequence[str]) -> None:

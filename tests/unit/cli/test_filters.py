@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from netconsole.base.errors import BadInput
-from netconsole.cli.filters import given, narrowed
+from netconsole.cli.filters import check_used, given, narrowed
 from netconsole.cli.main import run
+from netconsole.cli.options import choose
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import ProbeChoice, Profile
@@ -58,8 +60,6 @@ def test_reasons_narrow_what_tells_them_and_are_checked_where_the_kernel_is_know
     assert knobs["kernel_drops"]["reason"] == "not:no_socket" and "reason" not in knobs["socket_drops"]
     far = narrowed(PROFILE, MANIFESTS, {"reason": "OF_A_LATER_KERNEL"}, is_far=True)
     assert plan(far, MANIFESTS, ["kernel_drops"])[0].knobs["reason"] == "OF_A_LATER_KERNEL"
-    with pytest.raises(BadInput, match="no probe of profile p has this filter"):
-        narrowed(Profile("p", probes={"softnet": ProbeChoice()}), MANIFESTS, {"reason": "NO_SOCKET"}, is_far=False)
 
 
 def test_a_vm_stands_for_its_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,10 +78,64 @@ def test_a_vm_stands_for_its_one_device(monkeypatch: pytest.MonkeyPatch) -> None
         narrowed(PROFILE, MANIFESTS, {"vm": "web-07", "device": "lo"}, is_far=False)
 
 
-def test_a_filter_that_no_probe_has_is_refused() -> None:
-    only = Profile("p", probes={"softnet": ProbeChoice()})
-    with pytest.raises(BadInput, match="no probe of profile p has this filter"):
-        narrowed(only, MANIFESTS, {"port": 53}, is_far=False)
+@pytest.fixture
+def only_softnet(tmp_path: Path) -> str:
+    """A profile of a probe that has no filters."""
+    (tmp_path / "mine.toml").write_text("[probes.softnet]\n")
+    return str(tmp_path / "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("profile", "probes", "filters", "said"),
+    [
+        ("drops", ["softnet"], {"port": 53}, "--port: no probe of --probe has this filter: softnet"),
+        ("drops", ["softnet"], {"device": "nosuch", "vlan": 5}, "--device: no probe of --probe has this filter"),
+        ("drops", ["softnet", "link_rates"], {"vlan": 5}, "has this filter: softnet, link_rates"),
+        ("mine", [], {"reason": "NO_SOCKET"}, "--reason: no probe of profile mine has this filter"),
+    ],
+)
+def test_a_filter_that_no_probe_of_the_run_has_is_refused(
+    only_softnet: str, profile: str, probes: list[str], filters: dict[str, str | int], said: str
+) -> None:
+    with pytest.raises(BadInput) as error:
+        choose(only_softnet if profile == "mine" else profile, probes, "far", filters)
+    assert said in str(error.value)
+
+
+def test_a_probe_that_the_profile_lacks_may_have_the_filter(only_softnet: str) -> None:
+    *_, requests = choose(only_softnet, ["kernel_drops"], "far", {"device": "lo"})
+    assert [one.knobs["device"] for one in requests] == ["lo"]
+
+
+def test_a_vm_is_refused_by_its_own_name() -> None:
+    _, profile, requests = choose("drops", ["softnet"], "far")
+    with pytest.raises(BadInput, match="--vm: no probe of --probe has this filter"):
+        check_used({"vm": "web-07"}, requests, profile, ["softnet"])
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"port": "53", "protocol": "icmp"}, '--port: contradicts protocol "icmp", which has no ports'),
+        ({"port": "53", "protocol": "icmpv6"}, '--port: contradicts protocol "icmpv6", which has no ports'),
+        ({"address": "::1", "protocol": "icmp"}, '--address: contradicts protocol "icmp": this is an IPv6 address'),
+        ({"address": "to:192.0.2.1", "protocol": "icmpv6"}, "--address: contradicts protocol"),
+    ],
+)
+def test_filters_that_no_packet_can_pass_are_refused(filters: dict[str, str | int], said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        narrowed(PROFILE, MANIFESTS, filters, is_far=False)
+    assert said in str(error.value) and len(str(error.value).splitlines()) == 1
+
+
+def test_a_filter_that_contradicts_one_of_the_profile_is_refused() -> None:
+    icmp = Profile("p", filters={"protocol": "icmp"}, probes=PROFILE.probes)
+    with pytest.raises(BadInput, match='--port: contradicts protocol "icmp", which has no ports'):
+        narrowed(icmp, MANIFESTS, {"port": "53"}, is_far=False)
+    dns = Profile("p", filters={"port": 53}, probes=PROFILE.probes)
+    with pytest.raises(BadInput, match=r'p: filters\.port: contradicts protocol "icmp", which has no ports'):
+        narrowed(dns, MANIFESTS, {"protocol": "icmp"}, is_far=False)
+    assert narrowed(icmp, MANIFESTS, {"protocol": "udp", "port": "53"}, is_far=False).filters["port"] == 53
 
 
 @pytest.mark.parametrize("command", [[], ["snapshot"], ["probes", "list"]])
