@@ -44,6 +44,7 @@ from netconsole.cli.options import (
     has_terminal,
     interval_of,
     interval_within,
+    none_measured,
     only_one,
 )
 from netconsole.run import preflight
@@ -242,12 +243,12 @@ def snapshot(
     content, found = ticket.render(taken, form, manifests, reference, redactor)
     out.write(content, output)
     measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]
-    wanted = [request.name for request in start.requests if request.source == "bpf"]
-    if wanted and not set(wanted) & set(measured) and not live.enforcer.lowered:
+    own = [request.name for request in start.requests if request.source == "bpf"]
+    if not (set(own or measured) & set(measured)) and not live.enforcer.lowered:
         lost = live.session.connection().why
         if host is not None and lost is not None:
             return fail(f"{lost}; the report has what was measured before", UNABLE)
-        return fail("no BPF probe could be attached; netconsole doctor says why, and what would help", UNABLE)
+        return fail(none_measured(start.requests), UNABLE)
     if found == UNABLE:
         return fail("nothing could be compared with the baseline; the report says why", UNABLE)
     return found

@@ -100,6 +100,13 @@ def choose(
     return manifests, chosen, requests
 
 
+def none_measured(requests: Sequence[ProbeRequest]) -> str:
+    """What a run says that measured nothing. Why was said of each probe."""
+    is_own = any(request.source == "bpf" for request in requests)
+    what = "no BPF probe could be attached" if is_own else "no probe could measure anything"
+    return f"{what}; netconsole doctor says why, and what would help"
+
+
 def interval_of(text: str | None) -> float:
     """Seconds from one reading to the next. Raises BadInput."""
     from netconsole.base.figure import parse_duration, safe

@@ -39,6 +39,7 @@ from netconsole.cli.options import (
     enter,
     interval_of,
     interval_within,
+    none_measured,
     only_one,
 )
 from netconsole.run import preflight
@@ -138,7 +139,7 @@ def record(
     left_out = f", {progress.left_out} frames left out to keep the budget" if progress.left_out else ""
     print(f"netconsole: {memory(progress.bytes / 1024)} in {safe(output)}{left_out}", file=sys.stderr)
     if not attached:
-        raise Unable("no BPF probe could be attached; netconsole doctor says why, and what would help")
+        raise Unable(none_measured(start.requests))
     return DONE
 
 

@@ -103,8 +103,9 @@ def record(
 ) -> bool:
     """Record ``session`` for ``duration_s`` after every probe is attached or was refused, then close both.
 
-    None: until a signal comes, or the recorder ends by itself. Returns whether a BPF probe was attached, or the profile
-    has none. Raises Interrupted when a signal came before the recording began. ``incidents``: their log is recorded.
+    None: until a signal comes, or the recorder ends by itself. Returns whether a BPF probe was attached; without one in
+    the run, whether any probe measures. Raises Interrupted when a signal came before the recording began.
+    ``incidents``: their log is recorded.
     """
     stop = Stop()
     session.on_news(stop.heard)
@@ -160,17 +161,18 @@ def facts(host: AnyHost = THIS_HOST) -> Mapping[str, FactData]:
 
 
 def _say_refused(session: Session) -> bool:
-    """Say which probes do not run, and why. True when a probe of the collector runs, or there is none."""
+    """Say which probes do not run, and why. True when one of the collector runs; where there is none, another."""
     silent: dict[tuple[str, str], list[str]] = {}
     with session.view() as state:
         for probe in state.probes.values():
             if not probe.measuring:
                 why = short_reason(probe.why or "no reason known")
                 silent.setdefault((probe.status, why), []).append(probe.name)
+        every = [probe.measuring for probe in state.probes.values()]
         own = [probe.measuring for probe in state.probes.values() if probe.source == "collector"]
     for (status, why), names in silent.items():
         _say(f"{', '.join(names)}: {status}: {figure.safe(why)}")
-    return not own or any(own)
+    return any(own or every)
 
 
 def _next_interval(session: Session, stop: Stop, interval_s: float, read: Event | None = None) -> None:

@@ -16,6 +16,8 @@ from netconsole.cli import main as cli
 from netconsole.cli import options
 from netconsole.cli import replay as cli_replay
 from netconsole.recording.reader import Recording
+from netconsole.sources.base import SourceError
+from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import Table
 from tests.support.recorded import Stream, record
 from tests.unit.recording.test_shipped import assert_as_published
@@ -64,6 +66,24 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: int) -> None:
         process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0
     assert Recording(path).whole
+
+
+@pytest.mark.parametrize("command", ["snapshot", "record"])
+def test_where_no_probe_measured_it_is_3(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(_: object) -> None:
+        raise SourceError("no Open vSwitch here", state="unsupported")
+
+    monkeypatch.setattr(OvsFlows, "_look", away)
+    path = tmp_path / "a.json"
+    assert cli.run([command, "-o", str(path), "--probe", "ovs_flows", "--duration", "200ms"]) == options.UNABLE
+    said = capsys.readouterr().err
+    assert "ovs_flows: unsupported: no Open vSwitch here" in said
+    assert said.endswith(
+        "netconsole: no probe could measure anything; netconsole doctor says why, and what would help\n"
+    )
+    assert path.exists()
 
 
 def frames_in(path: Path) -> int:

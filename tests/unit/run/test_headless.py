@@ -22,6 +22,7 @@ from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
 from netconsole.telemetry import frames
+from netconsole.telemetry.frames import SourceName
 from netconsole.telemetry.state import ProbeState, State
 from tests.support.fake_collector import Scenario
 from tests.unit.probes.test_manifest_reader import GOOD, make
@@ -40,10 +41,10 @@ def manifests(tmp_path: Path) -> dict[str, Manifest]:
 class Session:
     """In place of a session whose probes have these states and reasons."""
 
-    def __init__(self, **probes: tuple[str, str | None]) -> None:
+    def __init__(self, source: SourceName = "collector", **probes: tuple[str, str | None]) -> None:
         self._state = State()
         for name, (status, why) in probes.items():
-            probe = self._state.probes[name] = ProbeState(name, "collector")
+            probe = self._state.probes[name] = ProbeState(name, source)
             probe.status, probe.why = status, why  # type: ignore[assignment]
 
     @contextmanager
@@ -188,3 +189,11 @@ def wait_for(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         os.sched_yield()
+
+
+def test_a_run_whose_probes_all_are_the_consoles_needs_one_that_measures() -> None:
+    away, there = ("unsupported", "no Open vSwitch here"), ("attached", None)
+    nothing: Any = Session("console", ovs_flows=away)
+    assert not headless._say_refused(nothing)
+    one: Any = Session("console", ovs_flows=away, softnet=there)
+    assert headless._say_refused(one)
