@@ -78,6 +78,11 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _drop_output()  # whoever read it has seen enough
         return DONE
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _drop_output()  # Click saw it first, and would end with 1
+        return DONE
     except HostLost as error:
         return fail(safe(error.strerror or error, 400), UNABLE)
     except OSError as error:

@@ -175,7 +175,9 @@ def _is_wanted(why: str) -> bool:
 
 
 def _say(line: str) -> None:
-    print(_wrapped(f"netconsole: {line}", sys.stderr), file=sys.stderr, flush=True)
+    # If nobody reads the progress any more, measure all the same.
+    with contextlib.suppress(OSError, ValueError):
+        print(_wrapped(f"netconsole: {line}", sys.stderr), file=sys.stderr, flush=True)
 
 
 def _wrapped(line: str, stream: TextIO) -> str:

@@ -144,6 +144,20 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(
+    "arguments", ["probes", "probes --json", "ping --help", f"compare {GOOD} {GOOD} --format html"]
+)
+def test_nor_is_one_that_reads_nothing(arguments: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "from netconsole.cli.main import main; main()", *arguments.split()]
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
     ("where", "code", "said"),
     [("> /dev/full", 2, "netconsole: No space left on device\n"), (">&-", 0, ""), ("<&- > /dev/null", 0, "")],
 )
