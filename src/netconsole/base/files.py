@@ -8,9 +8,10 @@ between the two leaves a file behind: the complete new one, under its temporary 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,17 +25,22 @@ def write_whole(path: Path, content: bytes) -> None:
 
     What is no regular file (a terminal, a pipe, /dev/null) is not replaced, but written to.
     """
-    try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            if path.is_dir():
-                raise bad(path, "", "is a directory; name a file in it")
+    with _in_one_line(path):
+        if _is_special(path):
             path.write_bytes(content)
-            return
-        # Follow a symbolic link and replace its target, as an editor does.
-        replace(path.resolve() if path.is_symlink() else path, partial(_write_all, content))
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None
+        else:
+            replace(_followed(path), partial(_write_all, content))
+
+
+def try_whole(path: Path) -> None:
+    """Raises the BadInput of :func:`write_whole` where that could not even begin. It changes and leaves nothing."""
+    with _in_one_line(path):
+        if not _is_special(path):
+            # A real attempt: permissions, mounts and quotas say less than the file system itself.
+            with contextlib.suppress(_OnlyTried):
+                replace(_followed(path), _only_try)
+        elif not os.access(path, os.W_OK):  # opening a pipe would wait for its reader
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def replace(path: Path, fill: Callable[[int], None]) -> None:
@@ -71,6 +77,35 @@ def replace(path: Path, fill: Callable[[int], None]) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
         os.close(directory)
+
+
+@contextlib.contextmanager
+def _in_one_line(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is there and no regular file. Raises BadInput for a directory."""
+    if path.is_dir():
+        raise bad(path, "", "is a directory; name a file in it")
+    return path.exists() and not stat.S_ISREG(path.stat().st_mode)
+
+
+def _followed(path: Path) -> Path:
+    """Follow a symbolic link and replace its target, as an editor does."""
+    return path.resolve() if path.is_symlink() else path
+
+
+class _OnlyTried(Exception):
+    """The temporary file could be made; :func:`replace` removes it."""
+
+
+def _only_try(_: int) -> None:
+    raise _OnlyTried
 
 
 def _write_all(content: bytes, descriptor: int) -> None:

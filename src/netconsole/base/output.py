@@ -12,7 +12,7 @@ from pathlib import Path
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.base.files import write_whole
+from netconsole.base.files import try_whole, write_whole
 from netconsole.base.readers import stat_of
 
 ENDINGS = {"json": "json", "md": "md", "markdown": "md", "html": "html", "htm": "html", "txt": "text", "text": "text"}
@@ -63,6 +63,14 @@ def form_of(format: str | None, output: Path | None, known: Sequence[str], defau
     if ENDINGS.get(ending) not in known:
         raise bad(output, "", f'the ending "{safe(ending, 40)}" names no known format: add --format {"|".join(known)}')
     return ENDINGS[ending]
+
+
+def ready(output: Path | None) -> None:
+    """Call this before measuring: raises BadInput where :func:`write` would lose what was measured."""
+    if output is not None:
+        try_whole(output)
+    elif sys.__stdout__ is None:  # Python found it closed; cli/main.py has opened /dev/null in its place
+        raise bad("standard output", "", "it is closed, and the report would be lost; name a file with -o")
 
 
 def write(content: bytes, output: Path | None) -> None:

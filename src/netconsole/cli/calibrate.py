@@ -68,6 +68,7 @@ def calibrate(
         raise bad("--pairs", "", f"expected a number from {MIN_PAIRS} to {MAX_PAIRS}, found {pairs}")
     manifests = load_all()
     treatments = _treatments(manifests, probe or [], profile)
+    out.ready(output)
     if host is None:
         require([request for one in treatments for request in one.requests])
     # Late: what measures is not needed to say what is wrong with the command line.

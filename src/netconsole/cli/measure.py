@@ -213,6 +213,7 @@ def snapshot(
     from netconsole.snapshot.document import FORMATS
 
     form = out.chosen(format, output, FORMATS, "json", replace)
+    out.ready(output)
     reference = redactor = None
     if baseline is not None or redact:
         from netconsole.report import ticket

@@ -92,6 +92,7 @@ def capture(
     ending = Ending(duration_of(duration), count)
     between = between_of(inside, outside, address, netns, limit, host, not no_vhost)
     out.chosen("json", output, ("json",), "json", replace)
+    out.ready(output)
     manifests = load_all()
     try:
         with contextlib.closing(entered(host, manifests)) as there:

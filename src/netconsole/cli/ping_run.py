@@ -95,6 +95,7 @@ def run(
     if output is not None and not replace:
         for one in (*ROLES, "breakdown"):
             out.may_replace(output / f"{one}.json")
+    out.ready(None if output is None else output / "breakdown.json")
     name = time.strftime("ping-%Y%m%d-%H%M%S", time.gmtime())
     places, manifests = ping_plan.at_of(at or (), ROLES), load_all()
     with contextlib.ExitStack() as stack:

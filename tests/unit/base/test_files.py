@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.errors import BadInput
-from netconsole.base.files import write_whole
+from netconsole.base.files import try_whole, write_whole
 from netconsole.base.readers import stat_of
 
 
@@ -55,7 +55,28 @@ def test_a_place_that_cannot_be_written_is_one_line(
     with pytest.raises(BadInput, match=message) as caught:
         write_whole(Path(name), b"x")
     assert len(str(caught.value).splitlines()) == 1
+    if "\0" not in name:  # no command line can have it
+        with pytest.raises(BadInput, match=message):
+            try_whole(Path(name))
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_trying_changes_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool) -> None:
+    if not unnamed:
+        monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+    (tmp_path / "a").write_text("there")
+    (tmp_path / "link").symlink_to("b")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("a", "new", "link", "pipe"):
+        try_whole(tmp_path / name)
+    assert (tmp_path / "a").read_text() == "there"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "link", "pipe"]
+
+
+def test_trying_finds_where_nobody_may_make_a_file() -> None:
+    with pytest.raises(BadInput, match=r"/proc/q\.json: cannot write: "):
+        try_whole(Path("/proc/q.json"))
 
 
 def test_without_unnamed_files_it_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +100,9 @@ def test_a_read_only_place_is_one_line(tiny: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(tiny)], check=True)
     with pytest.raises(BadInput, match="read-only file system"):
         write_whole(tiny / "a", b"after")
+    for name in ("a", "b"):
+        with pytest.raises(BadInput, match="read-only file system"):
+            try_whole(tiny / name)
     assert (tiny / "a").read_bytes() == b"before"
 
 

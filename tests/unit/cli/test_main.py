@@ -81,6 +81,10 @@ def test_every_shipped_probe_can_be_shown_and_checked(capsys: pytest.CaptureFixt
         (["snapshot", "-o", "/nonexistent/x.json"], "no such directory"),
         (["snapshot", "-o", TOO_LONG + ".json"], "too long"),
         (["compare", "a.json", "b.json", "-o", TOO_LONG + "/b.md"], "too long"),
+        (["snapshot", "--probe", "softnet", "-o", "/proc/q.json"], "/proc/q.json: cannot write"),
+        (["calibrate", "--probe", "kernel_drops", "-o", "/proc/q.json"], "/proc/q.json: cannot write"),
+        (["ping", "capture", "--role", "host", "--duration", "1s", "-o", "/proc/q.json"], "/proc/q.json: cannot write"),
+        (["ping", "run", "here", "192.0.2.1", "-o", "/proc"], "/proc/breakdown.json: cannot write"),
         (["calibrate", "--probe", "kernel_drops", "-o", TOO_LONG + ".json"], "too long"),
         (["replay", TOO_LONG], "too long"),
         (["profiles", "check", TOO_LONG], "too long"),
@@ -166,6 +170,17 @@ def test_output_that_nobody_can_take_is_one_line(arguments: str, where: str, cod
     command = f"{sys.executable} -c 'from netconsole.cli.main import main; main()' {arguments} {where}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["snapshot --probe softnet", "ping capture --role host --duration 1s", "ping run here 192.0.2.1 --duration 1s"],
+)
+def test_nothing_is_measured_for_a_closed_output(arguments: str) -> None:
+    command = f"{sys.executable} -c 'from netconsole.cli.main import main; main()' {arguments} >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    said = "netconsole: standard output: it is closed, and the report would be lost; name a file with -o\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
