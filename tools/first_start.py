@@ -5,6 +5,11 @@ user's cache, and says so. Nobody else may choose what is run: a directory there
 may write, is refused. An old Python reads this file too, to say what it lacks: no syntax newer than Python 3.6.
 """
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # or Ctrl-C while importing would print a traceback
+
 import json
 import os
 import platform
@@ -17,7 +22,7 @@ import time
 import zipfile
 from typing import Any, Dict, Iterator, NoReturn, Optional, Tuple
 
-BAD_INPUT, UNABLE = 2, 3
+BAD_INPUT, UNABLE, INTERRUPTED = 2, 3, 130
 ABOUT = "about.json"
 SHARED = "all"
 OURS = "netconsole"
@@ -35,7 +40,10 @@ class Refused(Exception):
 def main() -> Any:
     """Unpacks, if that has not been done, and runs the command line."""
     archive = os.path.dirname(os.path.abspath(__file__))
+    at_importing = signal.getsignal(signal.SIGINT)
     try:
+        if at_importing is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # what is half unpacked is removed
         with zipfile.ZipFile(archive) as opened:
             about = json.loads(opened.read(ABOUT).decode())
             tag = fitting(about)
@@ -44,6 +52,9 @@ def main() -> Any:
         fail(str(error), UNABLE)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         fail(f"{archive}: damaged, or cannot be read: {error}", BAD_INPUT)
+    except KeyboardInterrupt:
+        fail("interrupted", INTERRUPTED)
+    signal.signal(signal.SIGINT, at_importing)
     sys.path[0] = where
     from netconsole.cli.start import main as command_line
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import dist
+from tools import dist, first_start
 
 LIMIT_S = 60.0
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -71,6 +72,22 @@ def test_it_unpacks_once_what_this_python_needs_and_says_so(tmp_path: Path, cach
     assert sorted(path.name for path in cache.iterdir()) == ["netconsole"]
     for path in (cache / "netconsole").rglob("*"):
         assert path.lstat().st_mode & 0o077 == 0 or "__pycache__" in str(path), path
+
+
+def test_ctrl_c_prints_no_traceback(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupts = {**tree(TAG), "netconsole/cli/start.py": b"import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"}
+    file = tmp_path / "netconsole.pyz"
+    file.write_bytes(dist.archive({TAG: interrupts, "cp399": tree("another")}, os.uname().machine, "netconsole-9"))
+    done = start(file, cache)
+    assert done.returncode == -signal.SIGINT and "Traceback" not in done.stderr
+    monkeypatch.setattr(zipfile, "ZipFile", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        first_start.main()
+    assert ended.value.code == 130
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_another_content_has_another_place(tmp_path: Path, cache: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -62,8 +63,11 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Returns the exit code; every expected error is one line on standard error."""
-    machine.begin()
     try:
+        # What starts this may have left it at its default, so that Ctrl-C while importing prints no traceback.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        machine.begin()
         result = _commands()(args=list(arguments), prog_name="netconsole", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else DONE

@@ -18,7 +18,12 @@ if [ -h "$self" ] || [ "$self" = "${self##*/}" ]; then self=$(readlink -f "$self
 python=${self%/*}/python3
 [ -x "$python" ] || python=python3
 # Python would look for modules in the current directory first (an empty entry of sys.path), and that may be anybody's.
-exec "$python" -c 'import sys
+# Until main() runs, Ctrl-C ends it as it ends a shell: Python would print a traceback. What imports comes after that,
+# site too (-S), and it comes after the paths: it would make the current directory's entry one with a name.
+exec "$python" -S -c 'import _signal, sys
+if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signal.SIG_DFL)
 sys.path[:] = [place for place in sys.path if place]
+import site
+site.main()
 from netconsole.cli.start import main
 main()' "$@"

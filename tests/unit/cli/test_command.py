@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,9 +45,42 @@ def test_a_python_beside_a_link_is_not_its_own(tmp_path: Path) -> None:
 
 def test_it_takes_no_module_of_the_current_directory(tmp_path: Path) -> None:
     """Who starts it as root in a directory that others may write must not run what they put there."""
-    for name in ("netconsole", "typing", "typer", "msgspec"):
+    for name in ("netconsole", "site", "signal", "typing", "typer", "msgspec"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit(77)\n")
     assert version(COMMAND, tmp_path).startswith("netconsole ")
+
+
+@pytest.mark.parametrize(
+    ("handler", "code", "said"), [(signal.SIG_DFL, -signal.SIGINT, ""), (signal.SIG_IGN, 0, "went on\n")]
+)
+def test_ctrl_c_while_it_imports_prints_no_traceback(
+    tmp_path: Path, handler: signal.Handlers, code: int, said: str
+) -> None:
+    package = tmp_path / "netconsole/cli"
+    package.mkdir(parents=True)
+    (tmp_path / "netconsole/__init__.py").touch()
+    (package / "__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    (package / "start.py").write_text("def main() -> None:\n    print('went on')\n")
+    (tmp_path / "command").write_text(SCRIPT.read_text())
+    (tmp_path / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    for name in ("command", "python3"):
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / "command"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
+
+
+def test_ctrl_c_once_it_runs_is_130() -> None:
+    code = "import os, signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\nfrom netconsole.cli import main\n"
+    code += "main._commands = lambda: os.kill(os.getpid(), signal.SIGINT)\nmain.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "netconsole: interrupted\n")
 
 
 @pytest.mark.parametrize(
