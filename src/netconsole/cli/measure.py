@@ -38,6 +38,7 @@ from netconsole.cli.options import (
     ProfileOption,
     ReplaceOption,
     approach,
+    belongs_after,
     choose,
     enter,
     fail,
@@ -88,7 +89,7 @@ def console(
         belongs |= {f"--{name}": True for name in narrowing}
         for name, is_given in belongs.items():
             if is_given:
-                raise bad(name, "", f"write it after the command: netconsole {context.invoked_subcommand} {name} …")
+                raise belongs_after(name, context)
         return DONE
     if version:
         import netconsole

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from netconsole.base.errors import bad
+from netconsole.base.errors import BadInput, bad
 
 if TYPE_CHECKING:
     from netconsole.far.door import Approach
@@ -98,6 +98,12 @@ def choose(
     if host is None:
         require(requests)
     return manifests, chosen, requests
+
+
+def belongs_after(option: str, context: typer.Context) -> BadInput:
+    """The error for an option before a command that would not get it."""
+    command = f"{context.command_path} {context.invoked_subcommand}"
+    return bad(option, "", f"write it after the command: {command} {option} …")
 
 
 def none_measured(requests: Sequence[ProbeRequest]) -> str:

@@ -10,7 +10,7 @@ import typer
 from netconsole.cli import ping_capture, ping_run
 from netconsole.cli.options import DONE, FOUND, SETTINGS, ReplaceOption
 
-ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", no_args_is_help=True, **SETTINGS)
+ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", **SETTINGS)
 
 FORMATS = ("text", "md", "html", "json")
 

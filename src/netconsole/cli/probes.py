@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from netconsole.base.errors import bad
-from netconsole.cli.options import DONE, SETTINGS, HostsOption, JsonOption, approach, enter, only_one, print_json
+from netconsole.cli.options import (
+    DONE,
+    SETTINGS,
+    HostsOption,
+    JsonOption,
+    approach,
+    belongs_after,
+    enter,
+    only_one,
+    print_json,
+)
 
 probes_app = typer.Typer(help="Show the probes: what each measures, and what it costs.", **SETTINGS)
 
@@ -54,7 +64,11 @@ def types_make(
 @probes_app.callback(invoke_without_command=True)
 def probes(context: typer.Context, as_json: JsonOption = False) -> int:
     """List the probes."""
-    return DONE if context.invoked_subcommand is not None else probes_list(as_json)
+    if context.invoked_subcommand is None:
+        return probes_list(as_json)
+    if as_json:
+        raise belongs_after("--json", context)
+    return DONE
 
 
 @probes_app.command("list")

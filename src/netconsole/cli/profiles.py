@@ -9,7 +9,7 @@ import typer
 
 from netconsole.base.errors import BadInput
 from netconsole.base.readers import stat_of
-from netconsole.cli.options import DONE, SETTINGS, JsonOption, print_json
+from netconsole.cli.options import DONE, SETTINGS, JsonOption, belongs_after, print_json
 
 if TYPE_CHECKING:
     from netconsole.profile.profile import Profile
@@ -20,7 +20,11 @@ profiles_app = typer.Typer(help="Show the profiles: which probes run, in which m
 @profiles_app.callback(invoke_without_command=True)
 def profiles(context: typer.Context, as_json: JsonOption = False) -> int:
     """List the profiles."""
-    return DONE if context.invoked_subcommand is not None else profiles_list(as_json)
+    if context.invoked_subcommand is None:
+        return profiles_list(as_json)
+    if as_json:
+        raise belongs_after("--json", context)
+    return DONE
 
 
 @profiles_app.command("list")

@@ -9,6 +9,7 @@ import click
 from netconsole.base.checker import close
 from netconsole.base.figure import safe
 
+_NO_COMMAND_AT_ALL = "Missing command."
 _NO_COMMAND = re.compile(r"No such command '(.*?)'", re.DOTALL)
 
 
@@ -20,9 +21,13 @@ def told(error: click.ClickException) -> str:
     if context is not None and isinstance(error, click.NoSuchOption):
         known = sorted({option for one in context.command.get_params(context) for option in one.opts})
         return f'unknown option "{safe(error.option_name, 40)}"{_close(error.option_name, known)} {hint}'
-    unknown = _NO_COMMAND.match(error.message)
-    if context is not None and unknown is not None and isinstance(context.command, click.Group):
-        return f'unknown command "{safe(unknown[1], 40)}"{_close(unknown[1], sorted(context.command.commands))} {hint}'
+    if context is not None and isinstance(context.command, click.Group):
+        commands = sorted(context.command.commands)
+        unknown = _NO_COMMAND.match(error.message)
+        if unknown is not None:
+            return f'unknown command "{safe(unknown[1], 40)}"{_close(unknown[1], commands)} {hint}'
+        if error.message == _NO_COMMAND_AT_ALL:
+            return f"name a command: {', '.join(commands)} {hint}"
     return f"{safe(error.format_message(), 400)} {hint}"
 
 
