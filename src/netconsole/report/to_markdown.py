@@ -79,7 +79,8 @@ def _block(block: ReportBlock) -> list[str]:
 def _line(line: SummaryLine) -> str:
     more = f" → {escape(line.more, 1000)}" if line.more else ""
     commands = "".join(f" {_code(command)}" for command in line.commands)
-    return f"- **{escape(line.word)}** {escape(line.text, 1000)}{more}{commands}"
+    word = f"**{escape(line.word)}** " if line.word else ""
+    return f"- {word}{escape(line.text, 1000)}{more}{commands}"
 
 
 def _code(text: str) -> str:

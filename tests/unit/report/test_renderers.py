@@ -153,6 +153,10 @@ def test_markdown() -> None:
     assert "<details>" not in to_markdown(document(behind=tuple(DRAWN)))
 
 
+def test_a_line_without_a_word_has_no_empty_bold() -> None:
+    assert to_markdown(document(SummaryLines([SummaryLine("", "14.0 of 22.1 us")]))).endswith("\n- 14.0 of 22.1 us\n")
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
