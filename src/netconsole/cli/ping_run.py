@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
+from netconsole.base.readers import stat_of
 from netconsole.cli.options import DONE, INTERRUPTED, UNABLE, entered, fail
 from netconsole.cli.ping_capture import (
     InsideOption,
@@ -90,12 +92,14 @@ def run(
     duration_s = duration_of(duration)
     traffic = ping_plan.PingTraffic(count, interval_us_of(interval), size)
     between = between_of(inside, outside, "", netns, limit, None, not no_vhost)
-    if output is not None and not output.is_dir():
-        raise bad(output, "", "this directory does not exist: -o names one, for a file of each vantage point")
+    if output is not None:
+        _check_directory(output)
     if output is not None and not replace:
         for one in (*ROLES, "breakdown"):
             out.may_replace(output / f"{one}.json")
-    out.ready(None if output is None else output / "breakdown.json")
+    if not dry:
+        # Where the directory is not there yet, it can be made where a file can be.
+        out.ready(output / "breakdown.json" if output is not None and output.is_dir() else output)
     name = time.strftime("ping-%Y%m%d-%H%M%S", time.gmtime())
     places, manifests = ping_plan.at_of(at or (), ROLES), load_all()
     with contextlib.ExitStack() as stack:
@@ -120,6 +124,15 @@ def run(
     if not any(one.packets for one in captures):
         return fail("no vantage point saw an echo: check the addresses and the devices", UNABLE)
     return DONE
+
+
+def _check_directory(output: Path) -> None:
+    """Of -o. It is made when there is something to write. Raises BadInput."""
+    here, above = stat_of(output), stat_of(output.parent)
+    if here is not None and not stat.S_ISDIR(here.st_mode):
+        raise bad(output, "", "this is no directory: -o names one, for a file of each vantage point")
+    if above is None or not stat.S_ISDIR(above.st_mode):
+        raise bad(output, "", f"no such directory: {output.parent}")
 
 
 def interval_us_of(interval: str) -> int:
@@ -211,6 +224,10 @@ def _written(captures: list[PingCapture], name: str, output: Path | None) -> Non
     files = [CaptureFile(f"{one.role}.json", one) for one in named]
     found = cases.case_of(files, name).breakdown
     if output is not None:
+        try:
+            output.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise bad(output, "", f"this directory cannot be made: {error.strerror}") from None
         for file in files:
             out.write(documents.encode(file.capture), output / file.file)
         out.write(breakdown.encode(found), output / "breakdown.json")

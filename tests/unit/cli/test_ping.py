@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from netconsole.cli import ping_run
 from netconsole.cli.main import run
 from netconsole.ping import capture
 from netconsole.report import of_snapshot, to_html
@@ -69,6 +71,30 @@ def test_a_baseline_holds_a_case_and_a_breakdown_is_one(
     assert run(["ping", "analyze", *CASE_A, "-o", str(whole)]) == 0
     assert run(["ping", "analyze", *slow, "--baseline", str(whole)]) == 1
     assert capsys.readouterr().out == first
+
+
+def test_a_run_makes_its_directory(tmp_path: Path) -> None:
+    for _ in range(2):
+        ping_run._written([one for _, one in linked(200)], "ping-1", tmp_path / "case")
+    assert {"sender-vm.json", "breakdown.json"} <= {path.name for path in (tmp_path / "case").iterdir()}
+    assert stat.S_IMODE((tmp_path / "case").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("file", "/file: this is no directory: -o names one"),
+        ("missing/case", "/missing/case: no such directory: "),
+    ],
+)
+def test_a_directory_that_cannot_be_is_one_line(
+    tmp_path: Path, place: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert run(["ping", "run", "here", "192.0.2.1", "--duration", "1s", "-o", str(tmp_path / place)]) == 2
+    told = capsys.readouterr().err
+    assert said in told and len(told.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(
