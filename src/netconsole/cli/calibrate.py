@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import HostsOption, ReplaceOption, approach, enter, only_one
+from netconsole.cli.options import HostsOption, OutputOption, ReplaceOption, approach, enter, only_one
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ def calibrate(
     format: Annotated[
         str | None, typer.Option("--format", help="text, md or json. Default: by the file's ending.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
-    ] = None,
+    output: OutputOption = None,
     replace: ReplaceOption = False,
     force: Annotated[bool, typer.Option("--force", help="Measure even if the host is busy.")] = False,
     iperf3: Annotated[
@@ -60,6 +57,8 @@ def calibrate(
     from netconsole.probes.catalogue import load_all
 
     host = only_one(hosts, "netconsole calibrate")
+    if as_json and format not in (None, "json"):
+        raise bad("--format", "", "contradicts --json: give one of them")
     form = out.chosen("json" if as_json else format, output, FORMATS, "text", replace)
     window_s = parse_duration(window)
     if window_s is None or not 0.05 <= window_s <= MAX_WINDOW_S:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from netconsole.base.figure import safe
-from netconsole.cli.options import SETTINGS, UNABLE, ReplaceOption, fail
+from netconsole.cli.options import SETTINGS, UNABLE, OutputOption, ReplaceOption, fail
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **SETTINGS)
@@ -55,9 +55,10 @@ def baseline_list(
 ) -> int:
     """List the baselines, and what each is good for on this host with this profile."""
     from netconsole.compare import baseline
+    from netconsole.profile.loader import find
     from netconsole.report import of_baselines, to_text
 
-    print(to_text(of_baselines(baseline.summaries(_here(), profile))), end="")
+    print(to_text(of_baselines(baseline.summaries(_here(), find(profile).stem))), end="")
     return 0
 
 
@@ -85,9 +86,7 @@ def baseline_remove(name: str) -> int:
 def compare(
     current: Annotated[Path, typer.Argument(metavar="CURRENT", help="A snapshot.")],
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="The name of a baseline, or a snapshot.")],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
-    ] = None,
+    output: OutputOption = None,
     replace: ReplaceOption = False,
     format: Annotated[
         str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")

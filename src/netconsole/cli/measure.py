@@ -34,6 +34,7 @@ from netconsole.cli.options import (
     ForceOption,
     HostsOption,
     IntervalOption,
+    OutputOption,
     ProbeOption,
     ProfileOption,
     ReplaceOption,
@@ -169,9 +170,7 @@ def snapshot(
     duration: Annotated[
         str, typer.Option(metavar="TIME", help="How long to measure, such as 500ms, 10s, 5m.")
     ] = DEFAULT_DURATION,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
-    ] = None,
+    output: OutputOption = None,
     replace: ReplaceOption = False,
     format: Annotated[
         str | None, typer.Option("--format", help="json, md or html. Default: by the file's ending.")

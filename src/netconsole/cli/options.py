@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,6 +50,15 @@ def _probe_names() -> list[str]:
     return sorted(load_all())
 
 
+def _not_a_dash(output: Path | None) -> Path | None:
+    """The file of -o. ``-o -`` is standard output, as everywhere."""
+    return None if output == Path("-") else output
+
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.", callback=_not_a_dash),
+]
 ProfileOption = Annotated[
     str,
     typer.Option("--profile", metavar="NAME|FILE", help="The profile to run.", autocompletion=_profile_names),

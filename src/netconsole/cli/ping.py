@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from netconsole.cli import ping_capture, ping_run
-from netconsole.cli.options import DONE, FOUND, SETTINGS, ReplaceOption
+from netconsole.cli.options import DONE, FOUND, SETTINGS, OutputOption, ReplaceOption
 
 ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", **SETTINGS)
 
@@ -40,9 +40,7 @@ def analyze(
             help="A file of the case to compare with (repeatable), or the name of a baseline. Exit code 1 if slower.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
-    ] = None,
+    output: OutputOption = None,
     replace: ReplaceOption = False,
     format: Annotated[
         str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")

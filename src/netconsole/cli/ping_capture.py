@@ -8,14 +8,22 @@ import sys
 import time
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import DONE, INTERRUPTED, HostsOption, ReplaceOption, entered, fail, only_one
+from netconsole.cli.options import (
+    DONE,
+    INTERRUPTED,
+    HostsOption,
+    OutputOption,
+    ReplaceOption,
+    entered,
+    fail,
+    only_one,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,9 +75,7 @@ def capture(
     ] = None,
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after so many echoes.")] = None,
     run: Annotated[str, typer.Option("--run", metavar="NAME", help="A name that all captures of one run share.")] = "",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
-    ] = None,
+    output: OutputOption = None,
     replace: ReplaceOption = False,
     hosts: HostsOption = None,
 ) -> int:

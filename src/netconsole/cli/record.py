@@ -108,6 +108,8 @@ def record(
     from netconsole.run.stop import Interrupted
 
     host = only_one(hosts, "netconsole record")
+    if output == Path("-"):
+        raise bad("-o", "", "a recording goes to a file, not to standard output: name one")
     duration_s = None if duration is None else parse_duration(duration)
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')

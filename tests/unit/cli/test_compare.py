@@ -86,6 +86,15 @@ def test_the_form_follows_the_ending(runs: Path, ending: str, begins: str, capsy
     assert capsys.readouterr().out == ""
 
 
+def test_a_dash_is_standard_output(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    assert run(["compare", "bad.json", "run-0.json", "--format", "json", "-o", "-"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "regressed"
+    assert not Path("-").exists()
+
+
 def test_a_file_that_exists_is_replaced_only_when_asked_for(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
