@@ -29,6 +29,7 @@ from netconsole.cli.filters import (
 )
 from netconsole.cli.options import (
     DONE,
+    FOUND,
     INTERRUPTED,
     UNABLE,
     ForceOption,
@@ -250,6 +251,8 @@ def snapshot(
         if host is not None and lost is not None:
             return fail(f"{lost}; the report has what was measured before", UNABLE)
         return fail(none_measured(start.requests), UNABLE)
+    if any(one.action == "stopped" for one in live.enforcer.actions):
+        return fail("the budget was exceeded, and the profile stops probes then; the report says when", FOUND)
     if found == UNABLE:
         return fail("nothing could be compared with the baseline; the report says why", UNABLE)
     return found

@@ -16,7 +16,7 @@ import pytest
 from netconsole.report.ticket import render
 from netconsole.snapshot.document import FORMATS, encode, load, parse
 from netconsole.snapshot.redact import Redactor
-from tests.support.console_command import UNBOUNDED
+from tests.support.console_command import COMMAND, UNBOUNDED
 from tests.support.live.network import Namespace
 
 pytestmark = pytest.mark.starting
@@ -84,6 +84,17 @@ def test_every_drop_is_in_the_document(namespace: Namespace) -> None:
     ]
     assert sum(row["count"] for row in rows) == PACKETS
     assert document["facts"]["kernel/release"]["value"] == os.uname().release
+
+
+def test_a_budget_whose_action_is_stop_ends_the_run_with_1(tmp_path: Path) -> None:
+    """Its memory is more than 1 MB. The report is written; that is known after ten intervals."""
+    profile = tmp_path / "strict.toml"
+    profile.write_text('[profile]\nname = "strict"\n[budget]\nmemory_mb = 1\naction = "stop"\n[probes.kernel_drops]\n')
+    words = ("snapshot", "--profile", str(profile), "--interval", "100ms", "--duration", "3s")
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "budget was exceeded" in done.stderr.splitlines()[-1]
+    assert any(one["action"] == "stopped" for one in json.loads(done.stdout)["governor"])
 
 
 @pytest.mark.parametrize(("duration", "measured_s"), [("300ms", 0.3), ("1ms", 0.1)])
