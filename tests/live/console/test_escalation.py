@@ -104,7 +104,7 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     assert total == sent, "the summary counted everything meanwhile"
     assert status == "off"
     said = [action.action for action in actions]
-    assert "device=lo" in said[0] and f"netns={namespace.inode}" in said[0] and "details ended" in said[1]
+    assert "device=lo" in said[0] and f"netns={namespace.name}" in said[0] and "details ended" in said[1]
 
     (snapshot,) = kept.glob("*.json")
     taken = json.loads(snapshot.read_text())
