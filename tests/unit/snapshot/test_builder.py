@@ -1,4 +1,4 @@
-"""Snapshots: exactly what happened between two whole intervals, from a state and from a run without a screen."""
+"""Snapshots: exactly what happened between two whole intervals, from a state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from netconsole.telemetry.state import State
 from tests.unit.probes.test_manifest_reader import GOOD, make
 from tests.unit.telemetry.test_state import SECOND, Stream
 
-FAKE = Path(__file__).parents[2] / "support" / "fake_collector.py"
 PROFILE = Profile("summary", budget=Budget(kernel_cpu_pct=5.0))
-LIMIT_S = 300.0
 
 
 @pytest.fixture
