@@ -7,6 +7,10 @@
 
 #include "netconsole.h"
 
+/* include/uapi/linux/kvm.h. Lines of lower types, a chip's and those of several routes or none, are never delivered at once
+ * (kvm_arch_set_irq_inatomic); of x86, those of higher ones are. */
+#define KVM_IRQ_ROUTING_MSI 2
+
 #if defined(HAVE__ioeventfd_eventfd)
 
 /* As ioeventfd_in_range of virt/kvm/eventfd.c: KVM asks every eventfd at an address. Legacy devices have one address for all queues. */
@@ -68,10 +72,6 @@ static inline struct kvm_delivery *kvm_begun(u32 way, u64 thread)
 
     return delivery && delivery->awaited && delivery->thread == thread ? delivery : NULL;
 }
-
-/* include/uapi/linux/kvm.h. Lines of lower types, a chip's and those of several routes or none, are never delivered at once
- * (kvm_arch_set_irq_inatomic). */
-#define KVM_IRQ_ROUTING_MSI 2
 
 /* The eventfd whose interrupt this thread has begun to deliver, and in which way; it is over then. 0: none that is followed. */
 static inline u64 kvm_delivered(u32 *way)

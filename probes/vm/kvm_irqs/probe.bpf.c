@@ -6,10 +6,7 @@
 
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
-
-/* include/uapi/linux/kvm.h. Lines of lower types, a chip's and those of several routes or none, are never delivered at once
- * (kvm_arch_set_irq_inatomic); of x86, those of higher ones are. */
-#define KVM_IRQ_ROUTING_MSI 2
+#include "../../common/kvm.h"
 
 enum { WAKEUPS, HALTS };    /* counters */
 enum { LINE };              /* checks */
