@@ -5,6 +5,7 @@ A file with content is only replaced if somebody says so: by --replace, or on th
 
 from __future__ import annotations
 
+import contextlib
 import stat
 import sys
 from collections.abc import Sequence
@@ -71,6 +72,12 @@ def ready(output: Path | None) -> None:
         try_whole(output)
     elif sys.__stdout__ is None:  # Python found it closed; cli/main.py has opened /dev/null in its place
         raise bad("standard output", "", "it is closed, and the report would be lost; name a file with -o")
+
+
+def print_progress(text: str) -> None:
+    """To standard error. If nobody reads it any more, what measures goes on all the same."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def write(content: bytes, output: Path | None) -> None:

@@ -135,7 +135,6 @@ def interval_of(text: str | None) -> float:
 
 def interval_within(text: str | None, duration_s: float) -> float:
     """The same for a run of this length: of one shorter than a second that length, if none is given."""
-
     if text is None:
         return min(interval_of(None), max(LEAST_INTERVAL_S, duration_s))
     seconds = interval_of(text)

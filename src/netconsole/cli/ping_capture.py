@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import sys
 import time
 from collections import Counter
 from functools import partial
@@ -14,6 +13,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
+from netconsole.base.output import print_progress
 from netconsole.cli.options import (
     DONE,
     INTERRUPTED,
@@ -214,6 +214,5 @@ def summary(run: VantageRun) -> str:
 
 
 def say(line: str) -> None:
-    """One line of progress, to standard error. If nobody reads it any more, measure all the same."""
-    with contextlib.suppress(OSError, ValueError):
-        print(f"netconsole: {safe(line, 400)}", file=sys.stderr, flush=True)
+    """One line of progress."""
+    print_progress(f"netconsole: {safe(line, 400)}")

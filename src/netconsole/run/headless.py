@@ -7,7 +7,6 @@ of the current interval. A second signal ends it at once.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Event
@@ -15,6 +14,7 @@ from typing import Protocol
 
 from netconsole.base import figure
 from netconsole.base.fact_keys import FactData
+from netconsole.base.output import print_progress
 from netconsole.budget.enforcer import Enforcer
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.findings.incident import document
@@ -217,6 +217,4 @@ def _say_action(action: BudgetAction) -> None:
 
 
 def _say(line: str) -> None:
-    # If nobody reads the progress any more, go on measuring.
-    with contextlib.suppress(OSError, ValueError):
-        print(f"netconsole: {line}", file=sys.stderr, flush=True)
+    print_progress(f"netconsole: {line}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from netconsole.base.errors import Unable, bad
+from netconsole.base.output import print_progress
 from netconsole.far.host import THIS_HOST, AnyHost
 
 DEFAULT_PROFILE = "summary"
@@ -175,9 +176,7 @@ def _is_wanted(why: str) -> bool:
 
 
 def _say(line: str) -> None:
-    # If nobody reads the progress any more, measure all the same.
-    with contextlib.suppress(OSError, ValueError):
-        print(_wrapped(f"netconsole: {line}", sys.stderr), file=sys.stderr, flush=True)
+    print_progress(_wrapped(f"netconsole: {line}", sys.stderr))
 
 
 def _wrapped(line: str, stream: TextIO) -> str:

@@ -92,7 +92,7 @@ class SourceState(Saved):
         """The median of the last intervals: the one in which a session ends may have a hundredth of their length."""
         return sorted(self._lengths)[len(self._lengths) // 2] if self._lengths else self.interval_ns or 1_000_000_000
 
-    def is_unsteady(self) -> None:
+    def mark_unsteady(self) -> None:
         """Probes are compiled, attached or changed in the current interval."""
         self._unsteady_tick = self.timeline.tick + 1
 

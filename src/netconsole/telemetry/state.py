@@ -324,7 +324,7 @@ class State:
                 probe._apply(frame, source.timeline.tick + 1)
             if isinstance(frame, frames.Status):
                 for one in self.sources.values():
-                    one.is_unsteady()
+                    one.mark_unsteady()
             return False
         if isinstance(frame, frames.Cost):
             self._close(frame, source)
@@ -357,7 +357,7 @@ class State:
     def _close(self, frame: frames.Cost, source: SourceState) -> None:
         tick = source.timeline.tick + 1
         if not all(probe.settled for probe in self.probes.values()):
-            source.is_unsteady()
+            source.mark_unsteady()
         source.use(frame, tick)
         for probe in self.probes.values():
             if probe.source == frame.source:
