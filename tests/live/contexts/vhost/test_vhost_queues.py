@@ -235,15 +235,20 @@ def test_runs_that_go_round_a_short_ring(
     assert host.probe.ledger() == ({"join_missed": unknown} if unknown else {})
 
 
-def test_packets_of_many_buffers_are_no_more_than_a_run_delivers(load: Load) -> None:
-    host = loaded(load)
+def after_a_run(host: Runs, buffers: int, consumed: int) -> dict[str, object]:
+    """The row after one run of so many buffers of 100 bytes that has taken so many slots of its ring."""
     host.ring(host.here, 0)
     host.begun(host.here, RX, kicked=False)
-    host.flushed(host.here.rx, *[100] * 300)
-    host.ring(host.here, 1)
+    host.flushed(host.here.rx, *[100] * buffers)
+    host.ring(host.here, consumed)
     host.ended()
     host.probe.read()
-    row = row_of(host, direction="rx")
+    return row_of(host, direction="rx")
+
+
+def test_packets_of_many_buffers_are_no_more_than_a_run_delivers(load: Load) -> None:
+    host = loaded(load)
+    row = after_a_run(host, 300, 1)
     assert (row["packets"], row["bytes"]) == (1, 300 * 100 - HEADER)
     assert host.probe.ledger() == {}
 
@@ -252,13 +257,7 @@ def test_the_bytes_of_a_run_that_may_have_gone_round_are_the_least(load: Load) -
     """Its packets took more buffers than one each, or went round once more: of more packets fewer bytes are theirs."""
     host = loaded(load)
     host.memory.change("tun_file", host.here.file, {"tx_ring.size": 100})
-    host.ring(host.here, 0)
-    host.begun(host.here, RX, kicked=False)
-    host.flushed(host.here.rx, *[100] * 150)
-    host.ring(host.here, 40)
-    host.ended()
-    host.probe.read()
-    row = row_of(host, direction="rx")
+    row = after_a_run(host, 150, 40)
     assert (row["packets"], row["bytes"]) == (40, 150 * (100 - HEADER))
     assert host.probe.ledger() == {"join_missed": 1}
 
