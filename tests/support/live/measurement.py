@@ -94,6 +94,7 @@ class Measurement:
     def load(self, name: str, mode: str = "summary", /, **knobs: frames.Scalar) -> None:
         """Load a probe; skips the test when this kernel cannot have it, fails it when it could not be loaded."""
         manifest = manifest_of(name)
+        self._forget(name)
         reply = self.command(
             command="load",
             probe=name,
@@ -218,6 +219,14 @@ class Measurement:
         return found
 
     # ---- the reading thread ----
+
+    def _forget(self, probe: str) -> None:
+        """Its figures begin anew when it is loaded: what it had counted before would be missing in them."""
+        with self._changed:
+            self._costs.pop(probe, None)
+            for kept in (self._counters, self._rows, self._histograms):
+                for key in [key for key in kept if key[0] == probe]:
+                    del kept[key]
 
     def _read(self) -> None:
         for frame in self._process.frames():
