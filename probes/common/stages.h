@@ -31,8 +31,8 @@ static inline void account_stage(struct stage_key *key, u64 ns)
     nc_bucket_add(stages.lookup_or_try_init(key, &none), ns);
 }
 
-/* All stages at once, so that their sums add up to the sum of the total. path: the letter of its points. */
-static inline void account_stages(struct nc_place *place, u32 queue, char path, u64 *ns, int points)
+/* The stages between these points. path: the letter of its points. */
+static inline void account_stages_alone(struct nc_place *place, u32 queue, char path, u64 *ns, int points)
 {
     struct stage_key key = { .place = *place, .queue = queue, .stage = { path, 0, '-', path } };
 
@@ -42,7 +42,14 @@ static inline void account_stages(struct nc_place *place, u32 queue, char path, 
         key.stage[4] = '1' + i;
         account_stage(&key, ns[i] - ns[i - 1]);
     }
-    __builtin_memcpy(key.stage, "total", 6);
+}
+
+/* All stages at once, so that their sums add up to the sum of the total. */
+static inline void account_stages(struct nc_place *place, u32 queue, char path, u64 *ns, int points)
+{
+    struct stage_key key = { .place = *place, .queue = queue, .stage = "total" };
+
+    account_stages_alone(place, queue, path, ns, points);
     account_stage(&key, ns[points - 1] - ns[0]);
 }
 

@@ -9,6 +9,8 @@
  * An interrupt is timed from the first packet that it serves. The others of its batch are counted as coalesced, and so are batches that
  * come before KVM has delivered it. A batch is counted as polled when its guest polls and wants no interrupt. All stages of an interrupt
  * are accounted at once when it has arrived, so that their sums add up to the sum of the total.
+ *
+ * Where the kernel has no S5, an interrupt ends at S4: there are three stages then, and no total.
  */
 
 #include "../../common/netconsole.h"
@@ -266,6 +268,26 @@ int told(void *ctx)
 
 /* ---- S4 ---- */
 
+/* points: how many it has passed. Without the last one its total time is not known. */
+static inline void account(struct nc_config *config, struct interrupt *interrupt, int points)
+{
+    struct queue_row *row = row_of(&interrupt->place, interrupt->queue);
+
+    nc_count(INTERRUPTS);
+    if (row) {
+        row->interrupts++;
+        row->packets += interrupt->packets;
+        row->coalesced += interrupt->packets - 1;
+    }
+    if (nc_may_measure(config)) {
+        if (points == 5)
+            account_stages(&interrupt->place, interrupt->queue, 'S', interrupt->ns, 5);
+        else
+            account_stages_alone(&interrupt->place, interrupt->queue, 'S', interrupt->ns, points);
+    }
+    nc_measured(config);
+}
+
 int heard(void *ctx)
 {
     struct wait_queue_entry *wait = NC_PARAMETER(0);
@@ -292,6 +314,31 @@ int heard(void *ctx)
             interrupt->awaited = NOT_YET;
     }
     kvm_deliver(route >= KVM_IRQ_ROUTING_MSI ? eventfd : 0, KVM_AT_ONCE);
+    return 0;
+}
+
+/* In place of heard() where the kernel has no S5 (it is a tracepoint of x86): the interrupt is followed to here. */
+int heard_last(void *ctx)
+{
+    struct wait_queue_entry *wait = NC_PARAMETER(0);
+    void *key = NC_PARAMETER(3);
+    struct kvm_kernel_irqfd *irqfd = (void *)wait - offsetof(struct kvm_kernel_irqfd, wait);
+    u64 eventfd = (u64)NC_READ(irqfd, eventfd);
+    struct nc_config *config = nc_config_get();
+    struct interrupt *interrupt, done;
+
+    if (!config || !((u64)key & EPOLLIN))
+        return 0;
+    interrupt = interrupt_of(&eventfd);
+    if (!interrupt || !interrupt->ns[2])
+        return 0;
+    if (NC_READ(irqfd, irq_entry.type))     /* 0: several routes, or none */
+        nc_check(LINE, NC_READ(irqfd, irq_entry.gsi) == NC_READ(irqfd, gsi));
+    interrupt->ns[3] = bpf_ktime_get_ns();
+    done = *interrupt;
+    forget(interrupt);
+    put_in_order(done.ns, 4);
+    account(config, &done, 4);
     return 0;
 }
 
@@ -323,21 +370,6 @@ int deferred(void *ctx)
 }
 
 /* ---- S5 ---- */
-
-static inline void account(struct nc_config *config, struct interrupt *interrupt)
-{
-    struct queue_row *row = row_of(&interrupt->place, interrupt->queue);
-
-    nc_count(INTERRUPTS);
-    if (row) {
-        row->interrupts++;
-        row->packets += interrupt->packets;
-        row->coalesced += interrupt->packets - 1;
-    }
-    if (nc_may_measure(config))
-        account_stages(&interrupt->place, interrupt->queue, 'S', interrupt->ns, 5);
-    nc_measured(config);
-}
 
 static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct interrupt *interrupt)
 {
@@ -389,7 +421,7 @@ int accepted(struct bpf_raw_tracepoint_args *ctx)
     forget(interrupt);
     done.packets = *(volatile u64 *)&interrupt->packets;    /* no more can be added now */
     put_in_order(done.ns, 5);
-    account(config, &done);
+    account(config, &done, 5);
     if (config->flags & NC_F_DETAILS)
         sample(ctx, config, &done);
     return 0;

@@ -82,6 +82,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         item.integer("slot", None, 0, MAX_CHECKS - 1)
         item.text("says")
         item.texts("programs", choices=[program.name for program in programs])
+    _check_needs(root, [program.name for program in programs])
     knobs = _knobs(root.table("knobs"))
     if source == "bpf" and len(own := own_names(knobs)) > MAX_OWN:
         root.wrong("knobs", f"expected at most {MAX_OWN} of the probe's own, found {len(own)}: {', '.join(own)}")
@@ -124,6 +125,16 @@ def _named(section: Checker) -> Iterable[tuple[str, Checker]]:
         yield name, item
 
 
+def _check_needs(root: Checker, programs: Sequence[str]) -> None:
+    """The programs that counters and values name. The collector asks, which is given the raw document."""
+    tables = [table for _, table in root.table("tables").each()]
+    for item in (
+        *(one for _, one in root.table("counters").each()),
+        *(one for t in tables for one in t.tables("value")),
+    ):
+        item.texts("needs", choices=programs)
+
+
 def _knobs(section: Checker) -> dict[str, Scalar]:
     knobs: dict[str, Scalar] = {}
     for name, value in section.values.items():
@@ -162,7 +173,7 @@ def _program(item: Checker) -> ProgramSpec:
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:
-    item.only(("slot", "unit", "help", "worse", "modes", "loss"))
+    item.only(("slot", "unit", "help", "worse", "modes", "loss", "needs"))
     unit = item.text("unit")
     worse, slot = _worse(item, "count", name, unit), item.integer("slot", None, 0, 31)
     return CounterSpec(unit, item.text("help", ""), slot, worse, _modes(item), item.boolean("loss"))
@@ -182,7 +193,7 @@ def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Polarity:
 def _columns(item: Checker, name: str, table: str | None = None) -> tuple[ColumnSpec, ...]:
     """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
-    own = ("worse",) if table else ("stands_for", "added") if name == "key" else ()
+    own = ("worse", "needs") if table else ("stands_for", "added") if name == "key" else ()
     words = _words(item, name)
     for one in item.tables(name):
         one.only(("name", "type", "as", "unit", "kind", "count", "head", "spare", *own))

@@ -50,6 +50,8 @@ class RunningProbe:
             for one in answer["programs"]
         ]
         self._never_ran: List[Json] = answer["missing"]
+        self._absent = entries.keys() - {one["name"] for one in answer["programs"]}
+        """Also those of which nothing is said. What needs one of them is unknown."""
         self._maps = ProbeMaps(answer["maps"])
         self._drop_reasons: Dict[str, str] = answer["names"].get("drop_reason", {})
         self._labels = Labeller(lookups, DropReasons(self._drop_reasons))
@@ -75,7 +77,7 @@ class RunningProbe:
 
     def _open(self) -> None:
         for name, spec in self.spec.get("tables", {}).items():
-            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels))
+            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._absent))
         for name, spec in self.spec.get("histograms", {}).items():
             bpf_map = self._maps[spec["map"]]
             is_array = bpf_map.info.type == bpf_maps.MAP_PERCPU_ARRAY
@@ -266,6 +268,9 @@ class RunningProbe:
         values = {
             name: self._count("counter " + name, self._maps["nc_counters"].sum_of(spec["slot"]))
             for name, spec in specs.items()
+        }
+        values = {
+            name: count for name, count in values.items() if self._absent.isdisjoint(specs[name].get("needs", ()))
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 

@@ -1,6 +1,6 @@
 """Reads the tables of a probe, and holds the sum of their rows against a counter."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labeller
@@ -45,8 +45,12 @@ class _MergedRow:
 class TableReader:
     """A table of the manifest. Keys whose labels read the same (two places in one function) are one row."""
 
-    def __init__(self, name: str, spec: Json, bpf_map: Map, labels: Labeller) -> None:
+    def __init__(
+        self, name: str, spec: Json, bpf_map: Map, labels: Labeller, absent: AbstractSet[str] = frozenset()
+    ) -> None:
+        """``absent``: programs that are not attached. What needs one of them is unknown: no row has it."""
         self.name = name
+        self._unknown = {one["name"] for one in spec["value"] if not absent.isdisjoint(one.get("needs", ()))}
         self.counter: Optional[str] = spec.get("counter")
         if "ways" in spec:
             bpf_map = RowSets(bpf_map, spec["ways"], Layout(spec["key"]).size, Layout(spec["value"]).size)
@@ -92,6 +96,8 @@ class TableReader:
         counts: Json = {}
         gauges: Json = {}
         for column, delta, total in zip(self.reader.columns, row.deltas, row.totals):
+            if column.name in self._unknown:
+                continue
             if column.kind == "max":
                 gauges[column.name] = total
             else:

@@ -13,7 +13,7 @@ from netconsole_collector.kernel import attach
 from netconsole_collector.types import btf, kernel_types, prototypes
 from tests.conftest import CANNOT
 from tests.lab.kernels.btf import KernelBtf, btf_files
-from tests.lab.kernels.each import EACH
+from tests.lab.kernels.each import COMPILED_FOR, EACH
 from tests.lab.kernels.elf import Elf
 from tests.lab.kernels.fetch import fetch, kernel_named
 from tests.lab.kernels.image import decompress, unpack_image
@@ -30,10 +30,19 @@ VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 
 @pytest.fixture(scope="module", params=EACH)
 def files(request: pytest.FixtureRequest) -> KernelBtf:
+    return files_of(request.param)
+
+
+def files_of(kernel: str) -> KernelBtf:
     try:
-        return btf_files(fetch(kernel_named(request.param)))
+        return btf_files(fetch(kernel_named(kernel)))
     except LabUnavailable as error:
         pytest.skip(str(error))
+
+
+def types_of(files: KernelBtf) -> btf.Btf:
+    """All that the kernel has; the lab's CPU is AMD's."""
+    return btf.Btf(str(files.vmlinux), [str(path) for name, path in files.modules.items() if name != "kvm_intel"])
 
 
 def test_vmlinux_and_modules_have_types(files: KernelBtf) -> None:
@@ -63,6 +72,21 @@ def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, p
     for program in probes.shipped(probe).raw["programs"]:  # type: ignore[attr-defined]
         problems = obstacles(types, program)
         assert None in problems.values(), problems
+
+
+@pytest.mark.parametrize("kernel", COMPILED_FOR)
+def test_no_kernel_lacks_what_a_probe_requires(kernel: str) -> None:
+    """A program that a kernel of one architecture cannot have is optional: it does not take the others with it."""
+    files = files_of(kernel)
+    types, made = types_of(files), kernel_named(kernel).made
+    without = [
+        (name, program["name"], problems)
+        for name, manifest in probes.load_all([CHECKOUT / "probes"]).items()
+        if manifest.source == "bpf"
+        for program in manifest.raw["programs"]  # type: ignore[attr-defined]
+        if program.get("required", True) and None not in (problems := obstacles(types, program, made)).values()
+    ]
+    assert without == []
 
 
 def obstacles(types: btf.Btf, program: dict[str, Any], made: bool = False) -> dict[str, str | None]:
@@ -103,8 +127,7 @@ def is_without_its_arguments(types: btf.Btf, alternative: dict[str, Any], point:
 def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: KernelBtf) -> None:
     """And each shipped probe is in the reference of this kernel. test_doctor.py holds it against the running kernel."""
     reviewed = json.loads((REFERENCES / f"{files.kernel}.json").read_text("utf-8"))["probes"]
-    modules = [str(path) for name, path in files.modules.items() if name != "kvm_intel"]  # the lab's CPU is AMD's
-    types = btf.Btf(str(files.vmlinux), modules)
+    types = types_of(files)
     catalogue, made = probes.load_all([CHECKOUT / "probes"]), kernel_named(files.kernel).made
     assert sorted(reviewed) == sorted(catalogue)
     for name, manifest in catalogue.items():

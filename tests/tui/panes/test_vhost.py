@@ -234,6 +234,27 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
 
 
+def test_without_its_last_point_the_stages_are_shown_and_the_rest_is_unknown(
+    host: tuple[Host, PlayedSession],
+) -> None:
+    """As irq_path has it on arm64: three stages, no total."""
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    group = session.state.probes["irq_path"].histograms["stages"].rows
+    for key, one in list(group.items()):
+        if one.labels["stage"] in ("S4-S5", "total"):
+            del group[key]
+    first = texts(scene_of(session))[0]
+    assert first["irq_p50"] == first["irq_p99"] == first["stage"] == "–"
+    page = page_of(scene_of(session), 0, 0)
+    heading = page.index("  Stages from the tap to the guest's interrupt, since attached")
+    assert page[heading + 1].split() == ["S1-S2", "S2-S3", "S3-S4"]
+    assert page[heading + 5].split() == ["–", "of", "time"] * 3
+    said = "  Slow ones are not known: this kernel does not tell the last point of this way"
+    assert said in page[heading:] and "S4-S5" not in page[heading + 1]
+    assert not any("none over" in line for line in page[: page.index(said)])
+
+
 def test_the_page_of_a_queue_has_the_way_from_the_guest_too(host: tuple[Host, PlayedSession]) -> None:
     made, session = host
     session.play(made.interval({(0, 0)}))

@@ -191,6 +191,8 @@ def test_four_knobs_of_its_own_are_the_most_beside_common_ones_and_sets(tmp_path
         ("[knobs]", "[[governed_by]]\nfacts = 'ovs/*'\n[knobs]", "governed_by[0].facts", "list of texts"),
         ("[knobs]", "[losses]\nmap_ful = 'x'\n[knobs]", "losses.map_ful", 'did you mean "map_full"?'),
         ('unit = "packets"\nhelp', 'unit = "packets"\nloss = 1\nhelp', "counters.drops.loss", "true or false"),
+        ('unit = "packets"\nhelp', 'unit = "packets"\nneeds = ["dorp"]\nhelp', "counters.drops.needs", 'mean "drop"?'),
+        ('unit = "packets" }', 'unit = "packets", needs = ["dorp"] }', "tables.drops.value[0].needs", 'mean "drop"?'),
         ('class = "suspicious"', 'clas = "suspicious"', "findings[0].where.clas", 'did you mean "class"?'),
         ("{reason}", "{raeson}", "findings[0].say", 'did you mean "reason"?'),
         ("{reason}", "{reason.__class__}", "findings[0].say", "no column"),

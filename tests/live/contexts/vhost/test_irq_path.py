@@ -138,6 +138,35 @@ def test_each_stage_takes_as_long_as_it_took(load: Load) -> None:
     assert {name: count for name, count in host.probe.ledger().items() if name not in ("seen", "submitted")} == {}
 
 
+def test_without_s5_an_interrupt_is_followed_to_kvm(load: Load) -> None:
+    """As on arm64. What S5 would tell is unknown, and nothing else is."""
+    probe = load(PROBE, {**FUNCTIONS, "s4": "heard_last", "s5": "", "deferred": ""})
+    probe.set("details", events_per_s=1e6, threshold_us=0)
+    assert [one["name"] for one in probe.running.missing] == ["s5", "deferred"]
+    host = Interrupts(probe, DEVICE, (os.getpid(), os.getpid()))
+    passed = []
+    with machine():
+        for long in LONGS:
+            points = [host.offered(host.here, 3)]
+            for step, length in zip((host.given, host.told, host.heard), long, strict=False):
+                wait(length)
+                points.append(step(host.here))
+            passed.append(Passed(points))
+        host.heard(host.here)  # of nothing that is followed
+        host.probe.read()
+    place = {"device": DEVICE, "netns": str(NETNS), "queue": 0, "vm": NAME}
+    counted = {"interrupts": 4, "packets": 12, "coalesced": 8, "polled_batches": 0, "polled_packets": 0}
+    assert host.probe.rows("queues") == [{**place, **counted}]
+    assert host.probe.counters() == {"interrupts": 4}
+    found = {one["stage"]: one for one in host.probe.histograms("stages")}
+    assert sorted(found) == sorted(STAGES[:3])
+    for number, stage in enumerate(STAGES[:3]):
+        assert found[stage]["count"] == 4
+        assert lies(found[stage]["sum"], *(one.stages[number] for one in passed)), stage
+    assert host.probe.events() == []
+    assert host.probe.ledger() == {}
+
+
 @pytest.mark.proves("irq_path", "tables.queues.{deferred,coalesced,packets,interrupts,polled_batches,polled_packets}")
 def test_what_comes_before_it_has_arrived(load: Load) -> None:
     """A kernel worker delivers it, and a batch that comes until then is served as well; then one that is polled."""

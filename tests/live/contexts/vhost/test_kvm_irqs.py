@@ -91,6 +91,25 @@ def test_what_a_thread_accepts_next_is_not_of_a_line_that_is_never_delivered_at_
     }
 
 
+def test_what_no_program_counts_is_unknown_and_not_0(load: Load) -> None:
+    """As on arm64, where KVM does not say what an APIC accepts; and where there is no tracepoint of halts."""
+    host = Machines(load("kvm_irqs", {**FUNCTIONS, "accepted": "", "awake": ""}))
+    host.signalled(host.here)
+    host.deferred(host.here)
+    host.ran("kicked", host.here.vcpu)
+    host.probe.read()
+    line = host.probe.row("lines")
+    assert {name: line.get(name) for name in (*NOTHING, "vector", "apic")} == {
+        **dict.fromkeys((*NOTHING, "vector", "apic")), "wakeups": 1, "msi": 1, "deferred": 1
+    }  # fmt: skip
+    vcpu = host.probe.row("vcpus")
+    assert {name: vcpu.get(name) for name in ("halts", "halted_ns", "polled", "kicks")} == {
+        "halts": None, "halted_ns": None, "polled": None, "kicks": 1
+    }  # fmt: skip
+    assert host.probe.counters() == {"wakeups": 1}
+    assert host.probe.ledger() == {}
+
+
 @pytest.mark.proves("kvm_irqs", "ledger.map_full")
 def test_a_full_table(load: Load) -> None:
     """Of a line without a row, the signal and the interrupt; of a virtual CPU, each halt and kick."""

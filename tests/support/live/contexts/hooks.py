@@ -19,6 +19,7 @@ Functions: TypeAlias = Mapping[str, str]
 
 _ANYWHERE = "raw_tracepoint:sys_enter"
 """A point of every kernel. Nothing is attached to it."""
+NOWHERE = "raw_tracepoint:of_no_kernel"
 _MOST_PARAMETERS = 6
 FUNCTION_AT = 0x7EAD
 """Where a function lies, to programs that ask (NC_FUNCTION)."""
@@ -60,7 +61,10 @@ def types_with(modules: Modules, directory: Path) -> str:
 
 
 def hooked(spec: dict[str, Any], functions: Functions) -> dict[str, Any]:
-    """The manifest in which these programs have this function alone, at a point where every kernel lets them be."""
+    """The manifest in which these programs have this function alone, at a point where every kernel lets them be.
+
+    One whose function is "" has a point that no kernel has.
+    """
     return dict(spec, programs=[_hooked(one, functions) for one in spec["programs"]])
 
 
@@ -68,6 +72,8 @@ def _hooked(program: dict[str, Any], functions: Functions) -> dict[str, Any]:
     function = functions.get(program["name"])
     if function is None:
         return program
+    if not function:
+        return dict(program, attach=[{"point": NOWHERE, "function": program["attach"][0]["function"]}])
     points = [one["point"] for one in program["attach"] if one["function"] == function]
     point = points[0] if points[0].startswith("raw_tracepoint:") else _ANYWHERE
     return dict(program, attach=[{"point": point, "function": function}])
@@ -85,4 +91,6 @@ def bound(compiled: Compiled, functions: Functions) -> Compiled:
         name: _answered(function_hooks.bound(code, "fentry", _MOST_PARAMETERS)) if name in functions.values() else code
         for name, code in compiled.functions.items()
     }
-    return compiled._replace(functions=codes, targets={**compiled.targets, _ANYWHERE: AttachTarget(0)})
+    return compiled._replace(
+        functions=codes, targets={**compiled.targets, _ANYWHERE: AttachTarget(0), NOWHERE: AttachTarget(0)}
+    )

@@ -53,11 +53,17 @@ def _kinds_of(point: attach.Point, _typed: bool = False) -> list[attach.Point]:
     return [point._replace(kind=kinds.get(point.kind, point.kind))]
 
 
+def _check(point: attach.Point) -> None:
+    if attach.text(point) == hooks.NOWHERE:
+        raise attach.CannotAttach("this kernel has no such point")
+
+
 @contextmanager
 def _functions_as_tracepoints() -> Iterator[None]:
     with (
         mock.patch.object(attach, "has_kprobes", lambda: True),
         mock.patch.object(attach, "kinds_of", _kinds_of),
+        mock.patch.object(attach, "check", _check),
         mock.patch.object(attaching, "_load_program", _loaded),
         mock.patch.object(kernel_modules, "is_loaded", lambda _: True),
         mock.patch.object(kernel_modules, "text_of", lambda _: (0, 0)),

@@ -151,6 +151,10 @@ def _way(scene: Scene, queue: Queue, way: str, width: int) -> Iterator[Line]:
     yield from side_by_side(
         {name: one.total for name, one in found.items()}, whole, "ns", stage_words(scene, way), width
     )
+    if whole is None:
+        yield [("  Slow ones are not known: this kernel does not tell the last point of this way", "dim")]
+        yield []
+        return
     yield from _slow(scene, queue, way)
 
 
