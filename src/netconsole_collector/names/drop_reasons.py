@@ -19,18 +19,28 @@ MODULES = ["openvswitch", "mac80211"]
 """Modules that bring drop reasons of their own."""
 _CORE_PREFIX = re.compile(r"^SKB_DROP_REASON_")
 _SUBSYSTEM_PREFIX = re.compile(r"^SKB_DROP_REASON_SUBSYS_")
-_RX_PREFIX = re.compile(r"^(?:__)?RX_DROP_")
-_SUBSYSTEM_ENUMS = ("ovs_drop_reason", "mac80211_drop_reason", "___mac80211_drop_reason")
+_RX_PREFIX = re.compile(r"^_*RX_DROP_")
+_SUBSYSTEM_ENUMS = ("ovs_drop_reason", "mac80211_drop_reason", "___mac80211_drop_reason", "qdisc_drop_reason")
+"""The last one (7.3) is told by a tracepoint of its own, qdisc_drop. kfree_skb has QDISC_DROP in its place, where the
+packets of a queue are freed (__tcf_kfree_skb_list). Should one come by kfree_skb, it has its name."""
 
 _BENIGN = """
 BPF_CGROUP_EGRESS IPV6DISABLED LOCAL_MAC NEIGH_DEAD NETFILTER_DROP NO_SOCKET OTHERHOST QUEUE_PURGE SKB_CONSUMED
 SKB_NOT_DROPPED_YET SOCKET_CLOSE SOCKET_FILTER TAP_FILTER TAP_TXFILTER TCP_ABORT_ON_DATA TCP_CLOSE TCP_FASTOPEN
 TCP_FLAGS TCP_OFO_DROP TCP_OLD_ACK TCP_OLD_DATA TCP_OLD_SEQUENCE TCP_RESET TCP_RFC7323_PAWS TCP_RFC7323_PAWS_ACK
 TCP_RFC7323_TW_PAWS TC_EGRESS TC_INGRESS UNHANDLED_PROTO UNICAST_IN_L2_MULTICAST UNIX_DISCONNECT UNIX_SKIP_OOB XDP
-"""
-"""Nothing is wrong with the host: no listener, connection teardown, duplicates, somebody's own filter.
 
-Taken from the comments of include/net/dropreason-core.h. A name that is listed neither here nor below is unknown."""
+OVS_DROP_EXPLICIT OVS_DROP_LAST_ACTION
+
+MONITOR U_AP_RX_GROUPCAST U_CTRL_FRAME U_DUP U_MESH_NOT_FORWARDING U_MESH_RMC U_NULL_DATA U_UNHANDLED_DEAUTH
+U_UNHANDLED_DISASSOC U_UNHANDLED_MGMT U_UNHANDLED_MGMT_STYPE U_UNHANDLED_PREQ U_UNKNOWN_MCAST_ACTION
+"""
+"""Nothing is wrong with the host: no listener, connection teardown, duplicates, somebody's own filter or drop rule. Of
+a radio (mac80211) also what every network in reach sends, and frames that carry no data.
+
+Taken from the comments of include/net/dropreason-core.h and dropreason-qdisc.h, and from where net/openvswitch and
+net/mac80211 (rx.c) give a reason. A name that is listed neither here nor below is unknown: test_drop_reasons_of_kernels
+tells those that the lab's kernels have."""
 
 _SUSPICIOUS = """
 ARP_PVLAN_DISABLE BRIDGE_INGRESS_STP_STATE CAKE_FLOOD CANFD_RX_INVALID_FRAME CANXL_RX_INVALID_FRAME
@@ -47,6 +57,28 @@ TCP_INVALID_SEQUENCE TCP_INVALID_SYN TCP_LISTEN_OVERFLOW TCP_MD5FAILURE TCP_MD5N
 TCP_OFOMERGE TCP_OFO_QUEUE_PRUNE TCP_OVERWINDOW TCP_RFC7323_TSECR TCP_TOO_OLD_ACK TCP_ZEROWINDOW TC_CHAIN_NOTFOUND
 TC_COOKIE_ERROR TC_RECLASSIFY_LOOP TUNNEL_TXINFO UDP_CSUM VXLAN_ENTRY_EXISTS VXLAN_INVALID_HDR VXLAN_VNI_NOT_FOUND
 XFRM_POLICY
+
+IPV6_TOO_MANY_EXTHDRS IPVLAN_MULTICAST_BACKLOG MACVLAN_BROADCAST_BACKLOG QDISC_BURST_DROP SKB_BAD_GSO
+
+OVS_ACTION_FAILED OVS_DROP_ACTION_ERROR OVS_DROP_CONNTRACK OVS_DROP_DEFERRED_LIMIT OVS_DROP_EXPLICIT_WITH_ERROR
+OVS_DROP_FRAG_INVALID_PROTO OVS_DROP_FRAG_L2_TOO_LONG OVS_DROP_IP_TTL OVS_DROP_METER OVS_DROP_RECURSION_LIMIT
+OVS_FRAGMENT OVS_MALFORMED OVS_NO_PORT OVS_TOO_LARGE OVS_UPCALL_FAILED
+
+QDISC_DROP_BAND_LIMIT QDISC_DROP_CONGESTED QDISC_DROP_FLOOD_PROTECTION QDISC_DROP_FLOW_LIMIT QDISC_DROP_GENERIC
+QDISC_DROP_HORIZON_LIMIT QDISC_DROP_L4S_STEP_NON_ECN QDISC_DROP_MAXFLOWS QDISC_DROP_OVERLIMIT
+
+M_BAD_BCN_KEYIDX M_BAD_MGMT_KEYIDX M_UNEXPECTED_4ADDR_FRAME UNUSABLE U_ACTION_UNKNOWN_SRC U_AMSDU_WITHOUT_DATA
+U_BAD_4ADDR U_BAD_AMSDU U_BAD_AMSDU_CIPHER U_BAD_BCN_KEYIDX U_BAD_CIPHER U_BAD_KEY_COLOR U_BAD_MGMT_KEYIDX U_BAD_MMIE
+U_BAR_OUTSIDE_SESSION U_DECRYPT_FAIL U_DEFRAG_MISMATCH U_DEFRAG_OVERFLOW U_EXPECTED_MGMT U_EXPECT_DEFRAG_PROT
+U_INVALID_8023 U_KEY_TAINTED U_MALFORMED_ACTION U_MCAST_DEAUTH U_MCAST_DISASSOC U_MCAST_FRAGMENT U_MESH_A3_MISMATCH
+U_MESH_A4_MISMATCH U_MESH_BAD_AE U_MESH_DS_BITS U_MESH_NO_A4 U_MESH_NO_TTL U_MESH_TTL_EXPIRED U_MESH_UNEXP_DATA
+U_MESH_UNEXP_MGMT U_MESH_WRONG_ACTION U_MIC_FAIL U_MMIC_FAIL U_NONBCAST_BEACON U_NONSEQ_PN U_NOT_PORT_CONTROL U_NO_ICV
+U_NO_IV U_NO_KEY_ID U_NO_LINK U_OOM U_PORT_CONTROL U_REJECTED_ACTION_RESPONSE U_REPLAY U_RUNT_ACTION U_RUNT_BAR
+U_RUNT_DATA U_RUNT_MESH_DATA U_RUNT_MGMT U_SHORT_CCMP U_SHORT_CCMP_MIC U_SHORT_CMAC U_SHORT_CMAC256 U_SHORT_GCMP
+U_SHORT_GCMP_MIC U_SHORT_GMAC U_SHORT_MMIC U_SHORT_TKIP U_SPURIOUS U_SPURIOUS_NOTIF U_TKIP_FAIL U_UNEXPECTED_4ADDR
+U_UNEXPECTED_4ADDR_FRAME U_UNEXPECTED_EXT_FRAME U_UNEXPECTED_STA_4ADDR U_UNEXPECTED_VLAN_4ADDR U_UNEXPECTED_VLAN_MCAST
+U_UNKNOWN_ACTION_REJECTED U_UNKNOWN_STA U_UNPROTECTED U_UNPROT_ACTION U_UNPROT_BEACON U_UNPROT_DUAL
+U_UNPROT_MCAST_MGMT U_UNPROT_ROBUST_ACTION U_UNPROT_UCAST_MGMT U_UNPROT_UNICAST_PUB_ACTION U_WEP_DEC_FAIL
 """
 
 _INFERRED: Dict[str, Optional[str]] = {
@@ -128,9 +160,16 @@ def from_btf(btf: Btf) -> Dict[str, str]:
     for title in _SUBSYSTEM_ENUMS:
         for enum in btf.named(title, (b.ENUM, b.ENUM64)):
             for name, value in btf.enumerators(enum):
-                if value >> _SUBSYSTEM_SHIFT and not name.endswith(("_MAX", "_LAST")):
-                    names.setdefault(str(value & 0xFFFFFFFF), _RX_PREFIX.sub("", name))
+                short = _RX_PREFIX.sub("", name)
+                is_mark = short.endswith(("_MAX", "_LAST")) or short.startswith("__")  # no reason of its own
+                if value >> _SUBSYSTEM_SHIFT and not is_mark:
+                    names.setdefault(str(value & 0xFFFFFFFF), short)
     return names
+
+
+def class_of(name: str) -> str:
+    """What a reason means to an operator."""
+    return _CLASSES.get(name, UNKNOWN)
 
 
 def values_of(names: Dict[str, str]) -> Dict[str, int]:
@@ -164,14 +203,12 @@ class DropReasons:
     def _labels(self, reason: int, location: Optional[str]) -> Dict[str, str]:
         inferred = _OVS_OWN.get(reason) or self._inferred_for_ovs(reason, location)
         if inferred:
-            return _described(inferred, _ovs_class(inferred), INFERRED)
+            return _described(inferred, class_of(inferred), INFERRED)
         if not self._has_core_reasons and not reason:
             inferred = _INFERRED.get(location or "")
-            return _described(inferred or UNKNOWN, _CLASSES.get(inferred or "", UNKNOWN), INFERRED)
+            return _described(inferred or UNKNOWN, class_of(inferred or ""), INFERRED)
         name = self._name(reason)
-        of_subsystem = reason >> _SUBSYSTEM_SHIFT
-        drop_class = _ovs_class(name) if of_subsystem else _CLASSES.get(name, UNKNOWN)
-        return _described(name, drop_class, KERNEL)
+        return _described(name, class_of(name), KERNEL)
 
     def _inferred_for_ovs(self, reason: int, location: Optional[str]) -> Optional[str]:
         """What a drop of Open vSwitch means where the kernel gives no reason of its own."""
@@ -192,8 +229,3 @@ class DropReasons:
 
 def _described(reason: str, drop_class: str, provenance: str) -> Dict[str, str]:
     return dict(zip(("reason",) + BROUGHT["drop_reason"], (reason, drop_class, provenance)))
-
-
-def _ovs_class(name: str) -> str:
-    """Open vSwitch has reasons of its own. An explicit drop action is somebody's rule, and benign."""
-    return BENIGN if name in ("OVS_DROP_EXPLICIT", "OVS_DROP_LAST_ACTION") else SUSPICIOUS

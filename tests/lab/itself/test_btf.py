@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netconsole.probes import catalogue as probes
 from netconsole_collector.kernel import attach
+from netconsole_collector.names import drop_reasons
 from netconsole_collector.types import btf, kernel_types, prototypes
 from tests.conftest import CANNOT
 from tests.lab.kernels.btf import KernelBtf, btf_files
@@ -146,6 +148,26 @@ def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: Kern
         assert taken.keys() == expected.keys()
         for program, point in expected.items():  # the manifest names a function, or one kind of program on it
             assert point in taken[program], (name, program)
+
+
+@pytest.mark.parametrize("kernel", COMPILED_FOR)
+def test_drop_reasons_of_kernels_have_a_class(kernel: str, tmp_path: Path) -> None:
+    """Those of its modules, too. One without a class is not judged: it would never be told as a loss."""
+    files = files_of(kernel)
+    found = btf.Btf(str(files.vmlinux), [str(files.modules["openvswitch"]), *radio_types(files, tmp_path)])
+    names = drop_reasons.values_of(drop_reasons.from_btf(found))
+    assert [name for name in sorted(names) if drop_reasons.class_of(name) == drop_reasons.UNKNOWN] == []
+
+
+def radio_types(files: KernelBtf, directory: Path) -> list[str]:
+    """The types of mac80211, which no probe names. A cloud's kernel does not have it, 5.10 no types of modules."""
+    tree = fetch(kernel_named(files.kernel))
+    module = next(tree.modules.rglob("mac80211.ko*"), None)
+    if module is None or tree.kernel.made:
+        return []
+    types = directory / "mac80211"
+    types.write_bytes(Elf(decompress(module.read_bytes())).section(".BTF"))
+    return [str(types)]
 
 
 @pytest.mark.parametrize(("vendor", "delivery"), [("kvm_intel", "vmx"), ("kvm_amd", "svm")])

@@ -84,3 +84,22 @@ def test_reasons_are_the_kernel_s_and_those_of_its_subsystems() -> None:
     assert reasons.labels(3 << 16 | 7, "x")["reason"] == "openvswitch reason 7"
     assert reasons.labels(9 << 16 | 7, "x")["reason"] == "9 reason 7"
     assert reasons.labels(77, "x")["reason"] == "reason 77"
+
+
+def test_reasons_of_a_radio_and_of_a_queue_have_names_and_classes() -> None:
+    """What only begins or ends an enum is none. Before 6.15 a radio's is also that it is unusable, and no more."""
+    kernel: Any = Enums(
+        skb_drop_reason={"SKB_DROP_REASON_NO_SOCKET": 3},
+        mac80211_drop_reason={"RX_CONTINUE": 1, "RX_DROP_U_DUP": 0x10004},
+        ___mac80211_drop_reason={"___RX_DROP_UNUSABLE": 0x10000, "___RX_DROP_U_DUP": 0x10004},
+        qdisc_drop_reason={"__QDISC_DROP_REASON": 0x30000, "QDISC_DROP_OVERLIMIT": 0x30002, "QDISC_DROP_MAX": 0x30003},
+    )
+    reasons = DropReasons(drop_reasons.from_btf(kernel))
+    found = {value: reasons.labels(value, "x") for value in (0x10000, 0x10004, 0x30000, 0x30002, 0x30003)}
+    assert {value: (one["reason"], one["class"]) for value, one in found.items()} == {
+        0x10000: ("UNUSABLE", "suspicious"),
+        0x10004: ("U_DUP", "benign"),
+        0x30000: ("3 reason 0", "unknown"),
+        0x30002: ("QDISC_DROP_OVERLIMIT", "suspicious"),
+        0x30003: ("3 reason 3", "unknown"),
+    }
