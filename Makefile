@@ -11,6 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 	@tools/setup.sh run
 .venv/.ready-test: $(INPUTS)
 	@tools/setup.sh test
+.venv/.ready-lab: $(INPUTS)
+	@tools/setup.sh lab
 .venv/.ready-fuzz: $(INPUTS)
 	@tools/setup.sh fuzz
 
@@ -104,7 +106,7 @@ lab: .venv/.ready-test
 	$(BIN)/python -m tests.lab $(ARGS)
 
 # Everything in the lab, the paths of its guests too: longer than the rest together. KERNEL=NAME: all of it on that kernel alone.
-test-lab: .venv/.ready-test
+test-lab: .venv/.ready-lab
 	NETCONSOLE_LAB_KERNEL='$(KERNEL)' $(PYTEST) -m 'long or booting' $(ARGS)
 
 clean:

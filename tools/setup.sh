@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a checkout ready: system packages (only those that are missing) and the virtual environment.
-# usage: tools/setup.sh run|test|fuzz
+# usage: tools/setup.sh run|test|lab|fuzz
 set -eu
 cd "$(dirname "$0")/.."
 purpose=$1
@@ -15,6 +15,7 @@ as_root() {
     fi
 }
 
+touch_too=
 missing= missing_rpm=
 need() { # need DEB RPM COMMAND...: note the package (its name in Debian, in Fedora) as missing unless the command succeeds
     deb=$1 rpm=$2; shift 2
@@ -28,6 +29,11 @@ if [ -z "${PYTHON:-}" ]; then
     PYTHON=python3
     # A python3 that cannot make a virtual environment needs Debian's package for it.
     need python3-venv python3-libs "$PYTHON" -c 'import ensurepip, venv'
+fi
+if [ "$purpose" = lab ]; then # all that is for tests, and what `make test` does without
+    need qemu-system-arm qemu-system-aarch64 command -v qemu-system-aarch64
+    purpose=test
+    touch_too=$venv/.ready-lab
 fi
 if [ "$purpose" = test ]; then
     need qemu-system-x86 qemu-system-x86 command -v qemu-system-x86_64
@@ -79,5 +85,5 @@ PIP_CONSTRAINT=$PWD/constraints.txt $venv/bin/pip install --quiet --disable-pip-
 env -u PYTHONDONTWRITEBYTECODE $venv/bin/python -m compileall -q src
 env -u PYTHONDONTWRITEBYTECODE /usr/bin/python3 -m compileall -q src/netconsole_collector || :
 touch "$venv/.ready-$purpose"
-[ "$purpose" = test ] && touch $venv/.ready-run
+[ "$purpose" = test ] && touch $venv/.ready-run $touch_too
 exit 0

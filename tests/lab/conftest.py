@@ -19,6 +19,8 @@ from tests.lab.network.wires import Wires
 
 HERE = Path(__file__).parent
 DIED = pytest.StashKey[bool]()
+NAMES_KERNEL = ("testbed", "bare", "files", "kernel")
+"""Parameters of tests and fixtures that say which kernel it is."""
 WITH_DETAILS = ("irq_path", "tx_kick_path")
 
 
@@ -137,8 +139,7 @@ def _is_ours(item: pytest.Item) -> bool:
 def _kernel_of(item: pytest.Item) -> str:
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     of_file = getattr(getattr(item, "module", None), "ONLY_KERNEL", DEFAULT)  # a file may be of one alone
-    name: str = parameters.get("testbed", parameters.get("bare", of_file))
-    return name
+    return next((str(parameters[one]) for one in NAMES_KERNEL if one in parameters), of_file)
 
 
 @pytest.fixture(scope="package")

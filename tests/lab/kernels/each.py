@@ -1,6 +1,7 @@
 """The kernels of the lab as parameters of tests. One that is `long` keeps its test out of `make test`.
 
-`make test-lab KERNEL=NAME` runs all of the lab's tests on that kernel, and no other.
+`make test-lab KERNEL=NAME` runs all of the lab's tests on that kernel, and no other. Of another architecture's that is
+what its types say, and the file of tests that boots it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tests.lab.kernels.fetch import Kernel, all_kernels, kernel_named, kernels
 
 ONLY = os.environ.get("NETCONSOLE_LAB_KERNEL", "")
 """The kernel that was asked for by name; empty: all of them."""
-DEFAULT = kernel_named(ONLY).name if ONLY else kernels()[0].name
-"""Of tests that do not say which kernel."""
+DEFAULT = ONLY if ONLY and not kernel_named(ONLY).architecture else kernels()[0].name
+"""Of tests that do not say which kernel: one of this machine's architecture, since they boot it."""
 USUAL = [kernel.name for kernel in kernels() if not kernel.long]
 
 
