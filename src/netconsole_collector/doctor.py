@@ -14,9 +14,10 @@ from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
 from netconsole_collector.load_queue import MAX_WORKERS
-from netconsole_collector.probe.spec import spec_problem
+from netconsole_collector.probe.spec import spec_problem, wants_drop_reasons
 
 SCHEMA = "netconsole.collector-doctor/1"
+NO_REASONS = "this kernel gives no drop reasons (before 5.17): they are inferred from where it drops, or unknown"
 EXIT_WRONG_INPUT = 2
 EXIT_NOTHING_RUNS = 3
 
@@ -96,7 +97,10 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
         os.close(program["program"])
     for fd in answer["maps"].values():
         os.close(fd)
-    why = "; ".join("{} is not measured".format(one["measures"]) for one in answer["missing"]) or None
+    notes = ["{} is not measured".format(one["measures"]) for one in answer["missing"]]
+    if wants_drop_reasons(command["spec"]) and not answer["names"].get("drop_reason"):
+        notes.append(NO_REASONS)
+    why = "; ".join(notes) or None
     state = "degraded" if missing else "attached"
     return {"state": state, "why": why, "help": None, "types": answer["types"], "programs": attached + missing}
 

@@ -147,8 +147,6 @@ class ProgramSpec:
     attach: tuple[AttachSpec, ...]
     modes: tuple[Mode, ...] = MODES
     """In which it is attached."""
-    extra: bool = False
-    """Nothing is said where it cannot be attached."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 
 def _program(item: Checker) -> ProgramSpec:
-    item.only(("name", "required", "extra", "module", "measures", "modes", "leads", "follows", "goes_on", "attach"))
+    item.only(("name", "required", "module", "measures", "modes", "leads", "follows", "goes_on", "attach"))
     if item.has("module"):
         item.text("module")
     attach = []
@@ -169,7 +169,7 @@ def _program(item: Checker) -> ProgramSpec:
     if not attach:
         item.wrong("attach", "expected at least one alternative { point = …, function = … }")
     required, measures = item.boolean("required"), item.text("measures")
-    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item), item.boolean("extra"))
+    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item))
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:

@@ -219,8 +219,6 @@ class Worker:
             if one is not None:
                 attached.append(one)
                 continue
-            if entry.get("extra") and not any(one["detail"] for one in tried):
-                continue  # the manifest says what is not seen without it
             missing.append({"name": entry["name"], "measures": entry.get("measures", entry["name"]), "tried": tried})
             must_fail = compiled.way != PLAIN and (typed or any(one["detail"] for one in tried))
             if must_fail or entry.get("required", True):

@@ -78,6 +78,7 @@ def what_is_kept(report: dict[str, Any]) -> dict[str, Any]:
             name: {
                 "state": probe["state"],
                 "why": probe["why"],
+                "help": probe["help"],
                 "types": probe["types"],
                 "attach": {program["name"]: program["attach"] for program in probe["programs"]},
                 "tried": [point for program in probe["programs"] for point in program["tried"]],
