@@ -28,6 +28,8 @@ SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
 """Enough to compile all probes one after another on a busy machine without hardware virtualisation."""
 RUNNING = ("attached", "degraded")
+BY_CONSOLE = "read by the console, without BPF"
+"""Of a probe that has no program in the kernel."""
 _MAX_OUTPUT = 4 * 1024 * 1024
 
 
@@ -192,4 +194,4 @@ def _try_source(name: str, host: AnyHost) -> ProbeResult:
     finally:
         source.close()
         target.close()
-    return ProbeResult("attached", "read by the console, without BPF")
+    return ProbeResult("attached", BY_CONSOLE)

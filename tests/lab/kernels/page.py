@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from netconsole.run.doctor import BY_CONSOLE, RUNNING
 from tests.lab.machine.hypervisor import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "reference" / "kernels.md"
 REFERENCES = CHECKOUT / "tests" / "lab" / "console" / "references"
+NOT_TRIED = "not tried"
 _HEAD = """# What each probe can do on each kernel
 
 A test wrote this page from what `netconsole doctor` said on each kernel of [the lab](../design/lab.md).
@@ -18,11 +20,15 @@ Do not edit it. A kernel has its name of `tests/lab/kernels/kernels.toml`.
 | word | means |
 |---|---|
 | full | every program of the probe is attached |
-| part | a program is missing; the list below the table says what it would measure, and why |
+| part | a program is missing, or the kernel does not say all; the list below the table says what, and why |
 | no | the probe cannot run; the list says why |
 | not tried | what it watches is not loaded in the lab's hypervisor |
+| with types | the kernel's modules have no types (before 5.11); those that \
+[`netconsole types make`](../design/kernel-types.md) makes were there, and the probe needs them |
+| by types: … | not run there: the kernel's types (BTF) say what would be attached |
 
-A probe that the console reads without BPF works on each of them, and is left out.
+A probe that the console reads without BPF works on each kernel that was run, and is left out. Only Debian's builds were
+tried. Other builds of these releases, and other releases (4.18, 5.14, 6.6), were not: `netconsole doctor` tells.
 
 """
 _HOOKS = """
@@ -31,30 +37,34 @@ _HOOKS = """
 Programs on functions are attached by fentry or fexit where the kernel lets them be, and by kprobes elsewhere
 ([why, and what that saves](probes.md#functions-of-the-kernel)). A kernel that refuses fentry has `kprobe:F` where this
 table has `fentry:F`, and `kretprobe:F` where it has `fexit:F`. `netconsole doctor --verbose` says what yours takes.
-Where kernels differ, those are named. A program that none of these kernels attached is left out.
+Where kernels differ, those are named. A program that none of these kernels attached is left out, and so is a kernel on
+which none was.
 
 """
 _ABSENT = "is not loaded"
+_NO_TYPES = "this kernel has no types (BTF) of"
 
 
 def references() -> dict[str, Any]:
     """By kernel, in the order of their releases."""
     found = {path.stem: json.loads(path.read_text("utf-8")) for path in REFERENCES.glob("*.json")}
-    return dict(sorted(found.items(), key=lambda item: [int(n) for n in item[0].split("-")[1].split(".")]))
+    return dict(sorted(found.items(), key=lambda one: ([int(n) for n in one[0].split("-")[1].split(".")], one[0])))
 
 
 def page(kernels: Mapping[str, Any]) -> str:
     """The whole page."""
-    probes = sorted({name for one in kernels.values() for name, probe in one["probes"].items() if "types" in probe})
-    probes = [name for name in probes if any(one["probes"][name]["types"] for one in kernels.values())]
+    found = [item for one in kernels.values() for item in one["probes"].items()]
+    of_console = {name for name, probe in found if probe["why"] == BY_CONSOLE}
+    probes = sorted({name for name, _ in found} - of_console)
     lines = [f"| probe | {' | '.join(kernels)} |", "|---" * (len(kernels) + 1) + "|"]
     notes = []
     for name in probes:
         cells = []
         for kernel, one in kernels.items():
             probe = one["probes"][name]
-            cells.append(_cell(probe))
-            if cells[-1] in ("part", "no"):
+            cell = _cell(probe)
+            cells.append(f"by types: {cell}" if one.get("by_types") else cell)
+            if cell.startswith(("part", "no")) and cell != NOT_TRIED:
                 notes.append(f"- `{name}` on {kernel}: {_why(probe)}")
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     text = _HEAD + "\n".join(lines) + "\n"
@@ -65,12 +75,12 @@ def _hooks(kernels: Mapping[str, Any], probes: Sequence[str]) -> str:
     """A row for each program: its attach point, or its points and the kernels of each."""
     lines = ["| probe | program | attach point |", "|---|---|---|"]
     for name in probes:
-        attached = {kernel: one["probes"][name]["attach"] for kernel, one in kernels.items()}
+        attached = {k: one["probes"][name]["attach"] for k, one in kernels.items() if not one.get("by_types")}
         for program in dict.fromkeys(program for points in attached.values() for program in points):
             at: dict[str, list[str]] = {}
             for kernel, points in attached.items():
                 if points:  # a kernel on which the probe was not tried says nothing
-                    at.setdefault(points.get(program, ""), []).append(kernel)
+                    at.setdefault(points.get(program) or "", []).append(kernel)
             lines.append(f"| `{name}` | `{program}` | {_points(at)} |")
     return "\n".join(lines) + "\n"
 
@@ -82,13 +92,16 @@ def _points(at: Mapping[str, Sequence[str]]) -> str:
 
 
 def _cell(probe: Mapping[str, Any]) -> str:
-    if probe["state"] == "attached":
-        return "full"
-    if probe["state"] == "degraded":
-        return "part"
-    return "not tried" if _ABSENT in (probe["why"] or "") else "no"
+    if probe["state"] not in RUNNING:
+        return NOT_TRIED if _ABSENT in (probe["why"] or "") else "no"
+    word = "part" if probe["why"] else "full"
+    return f"{word}, with types" if any(_NO_TYPES in one["why"] for one in probe["tried"]) else word
 
 
 def _why(probe: Mapping[str, Any]) -> str:
-    tried = "; ".join(sorted({f"{one['point']}: {one['why']}" for one in probe["tried"]}))
-    return f"{probe['why']}{f' ({tried})' if tried else ''}."
+    """And what would help. That a module has no types is said by a word of the table."""
+    tried = "; ".join(
+        sorted({f"{one['point']}: {one['why']}" for one in probe["tried"] if _NO_TYPES not in one["why"]})
+    )
+    helps = f" What would help: {probe['help']}." if probe.get("help") else ""
+    return f"{probe['why']}{f' ({tried})' if tried else ''}.{helps}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import io
+from typing import Any
 
 import pytest
 
+from netconsole.probes import catalogue
 from netconsole_collector import doctor
 
 
@@ -20,3 +23,22 @@ def test_what_is_no_list_of_commands_is_refused(raw: bytes, capsys: pytest.Captu
     assert doctor.doctor(stdin, out, "/nonexistent/python3") == doctor.EXIT_WRONG_INPUT
     assert out.getvalue() == ""
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("probe", "names", "says"),
+    [
+        ("kernel_drops", {}, doctor.NO_REASONS),
+        ("kernel_drops", {"drop_reason": {"2": "NOT_SPECIFIED"}}, None),
+        ("flow_top", {}, None),
+    ],
+)
+def test_a_kernel_without_drop_reasons_is_told_where_they_are_shown(
+    monkeypatch: pytest.MonkeyPatch, probe: str, names: dict[str, Any], says: str | None
+) -> None:
+    answer = {"ok": True, "programs": [], "missing": [], "maps": {}, "names": names, "types": "btf"}
+    monkeypatch.setattr(doctor, "_answer", lambda *_: answer)
+    can = {name: {"ok": True} for name in ("privileges", "bcc", "ring_buffer")}
+    command = {"spec": copy.deepcopy(dict(catalogue.shipped(probe).raw)), "source": ""}
+    found = doctor._try(command, None, can, None)
+    assert (found["state"], found["why"]) == ("attached", says)
