@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.conftest import CANNOT
 from tests.lab.machine.errors import CommandTimeout
 from tests.lab.machine.hypervisor import CHECKOUT, Hypervisor, on_a_still_checkout
+from tests.support.live.measurement import MUST_LOAD
 
 REPORT = "/run/lab/junit.xml"
 OUTPUT_SHOWN = 4000
@@ -43,11 +45,17 @@ class Run:
         return [outcome for outcome in self.outcomes if outcome.file == file]
 
     def has_passed(self, file: str) -> None:
-        """Fails unless tests of the file ran to the end, none failed, and not all were skipped."""
+        """Fails unless tests of the file ran to the end, none failed, and not all were skipped.
+
+        A skip has to say that it cannot be helped here. That a probe is refused inside is none (MUST_LOAD).
+        """
         outcomes = self.of(file)
         assert outcomes, f"no test of {file} came back{' before the limit' if self.cut_off else ''}:\n{self.output}"
         failed = [f"{outcome.name}: {outcome.text}" for outcome in outcomes if outcome.state == "failed"]
         assert not failed, "\n".join(failed)
+        skipped = [outcome for outcome in outcomes if outcome.state == "skipped"]
+        needless = [f"{one.name}: {one.text}" for one in skipped if not one.text.startswith(CANNOT)]
+        assert not needless, "skipped without need:\n" + "\n".join(needless)
         passed = [outcome for outcome in outcomes if outcome.state == "passed"]
         assert passed, "\n".join(f"{outcome.name}: {outcome.text}" for outcome in outcomes)
         assert not self.cut_off, f"cut off at its limit:\n{self.output}"
@@ -74,7 +82,7 @@ def run_pytest(
         *(f"--deselect={test}" for test in leave_out),
     ]
     # No plugin that the live tests do not use: to find and load them all takes longer than pytest itself.
-    environment = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", MUST_LOAD: "1"}
     environment |= {name: os.environ[name] for name in ("CI",) if name in os.environ}
     _collect_here(paths, environment)
     hypervisor.shell(f"mkdir -p {Path(REPORT).parent}; rm -f {REPORT}")

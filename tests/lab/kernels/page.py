@@ -11,7 +11,7 @@ from tests.lab.machine.hypervisor import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "reference" / "kernels.md"
 REFERENCES = CHECKOUT / "tests" / "lab" / "console" / "references"
-NOT_TRIED = "not tried"
+NO, NOT_TRIED = "no", "not tried"
 _HEAD = """# What each probe can do on each kernel
 
 A test wrote this page from what `netconsole doctor` said on each kernel of [the lab](../design/lab.md).
@@ -62,9 +62,9 @@ def page(kernels: Mapping[str, Any]) -> str:
         cells = []
         for kernel, one in kernels.items():
             probe = one["probes"][name]
-            cell = _cell(probe)
-            cells.append(f"by types: {cell}" if one.get("by_types") else cell)
-            if cell.startswith(("part", "no")) and cell != NOT_TRIED:
+            word = cell(probe)
+            cells.append(f"by types: {word}" if one.get("by_types") else word)
+            if word == NO or word.startswith("part"):
                 notes.append(f"- `{name}` on {kernel}: {_why(probe)}")
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     text = _HEAD + "\n".join(lines) + "\n"
@@ -91,9 +91,10 @@ def _points(at: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{f'`{point}`' if point else 'none'} ({', '.join(on)})" for point, on in at.items())
 
 
-def _cell(probe: Mapping[str, Any]) -> str:
+def cell(probe: Mapping[str, Any]) -> str:
+    """How much of a probe a kernel can have, in a word of the page."""
     if probe["state"] not in RUNNING:
-        return NOT_TRIED if _ABSENT in (probe["why"] or "") else "no"
+        return NOT_TRIED if _ABSENT in (probe["why"] or "") else NO
     word = "part" if probe["why"] else "full"
     return f"{word}, with types" if any(_NO_TYPES in one["why"] for one in probe["tried"]) else word
 
