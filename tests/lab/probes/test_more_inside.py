@@ -1,4 +1,6 @@
-"""Runs the live tests that test_live_inside.py leaves out: path probes, budgets, filters, headers, broken packets."""
+"""Runs the live tests that test_live_inside.py leaves out: path probes, flows, budgets, filters, headers, broken
+packets.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ from tests.lab.probes.test_live_inside import ALL_OF_THEM, RUN_LIMIT_S, TESTS
 from tests.lab.pytest_inside import Run, run_pytest
 
 PROBES = ("host_path", "local_path", "kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
+FLOW_PROBES = ("flow_top", "reuseport_skew")
+FLOWS = [f"tests/live/probes/test_{probe}.py" for probe in FLOW_PROBES]
 PATHS = [f"tests/live/probes/test_{probe}.py" for probe in ("host_path", "local_path")]
 SLOW = "test_filters or test_headers_are_read or garbage or leaves_no_message"
 """Many packets one after another through the same code, seconds each without hardware help."""
@@ -20,13 +24,19 @@ HAVE_SLOW = [f"tests/live/probes/test_{probe}.py" for probe in ("kernel_drops", 
 
 @pytest.fixture(scope="module")
 def compiled(hypervisor: Hypervisor) -> None:
-    bring(hypervisor, shipped(PROBES).values())
+    bring(hypervisor, shipped((*PROBES, *FLOW_PROBES)).values())
 
 
 @pytest.fixture(scope="module")
 def paths(testbed: Testbed, compiled: None) -> Run:
     testbed.rest()
     return run_pytest(testbed.hypervisor, *PATHS, limit_s=RUN_LIMIT_S)
+
+
+@pytest.fixture(scope="module")
+def flows(testbed: Testbed, compiled: None) -> Run:
+    testbed.rest()
+    return run_pytest(testbed.hypervisor, *FLOWS, limit_s=RUN_LIMIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +56,11 @@ def others(testbed: Testbed, compiled: None) -> Run:
 @pytest.mark.parametrize("file", PATHS)
 def test_path(paths: Run, file: str) -> None:
     paths.has_passed(file)
+
+
+@pytest.mark.parametrize("file", FLOWS)
+def test_flows(flows: Run, file: str) -> None:
+    flows.has_passed(file)
 
 
 @pytest.mark.parametrize("file", HAVE_SLOW)
