@@ -192,6 +192,10 @@ class Made:
         done, self.log[:] = [one[0] if isinstance(one, tuple) else one for one in self.log], []
         return done
 
+    def rest(self) -> list[Any]:
+        """The links that the programs have given up."""
+        return [*self.probe.rest()]
+
     def read(self, after_s: float, since_s: float = 0.0) -> list[dict[str, Any]]:
         return self.probe.read(
             self.window,  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import threading
 from typing import Any, Dict, List, Optional
 
 from netconsole_collector.kernel import attach, bpf_maps, loading, syscalls
@@ -10,6 +11,25 @@ Json = Dict[str, Any]
 
 _KEY = bytes(4)
 """A leader has room for one follower."""
+
+
+class Released:
+    """An attachment that its program has given up. Who has it closes it: that detaches the program, after a while."""
+
+    def __init__(self, link: int) -> None:
+        self._link = link
+        self._is_closed = threading.Event()
+
+    def close(self) -> None:
+        """The kernel waits in it until no CPU runs the program any more."""
+        try:
+            os.close(self._link)
+        finally:
+            self._is_closed.set()
+
+    def wait(self) -> None:
+        """Until it is closed, by another thread."""
+        self._is_closed.wait()
 
 
 class AttachedProgram:
@@ -36,6 +56,8 @@ class AttachedProgram:
         """The program that calls this one; None while it does not follow."""
         self._calls: Optional[bpf_maps.Map] = None
         self._link = link
+        self._released: Optional[Released] = None
+        """The attachment that was given up last."""
         self._missed_behind = 0
         """Runs that earlier leaders missed while this program ran behind them."""
         self._leader_had_missed = 0
@@ -71,7 +93,12 @@ class AttachedProgram:
         return None if own is None else own + self._missed_behind_leaders()
 
     def attach(self) -> None:
-        """Attaches it to its own point once more. Raises attach.CannotAttach."""
+        """Attaches it to its own point once more. Raises attach.CannotAttach.
+
+        If another thread still closes the attachment before, it waits: the kernel refuses a program that is attached.
+        """
+        if self._released is not None:
+            self._released.wait()
         is_typed = syscalls.program_info(self.fd).type == loading.TRACING
         self._link = attach.attach(attach.parse(self.point), self.fd, is_typed)
 
@@ -104,11 +131,13 @@ class AttachedProgram:
         if self.is_attached:
             self._close_link()
 
-    def release(self) -> List[int]:
-        """Gives up its attachment, if it has one. Whoever closes the descriptor detaches it: that may take long."""
+    def release(self) -> List[Released]:
+        """Gives up its attachment, if it has one. Whoever closes that detaches it: it may take long."""
         self.leave_leader()
-        links, self._link = [self._link] if self.is_attached else [], -1
-        return links
+        if not self.is_attached:
+            return []
+        self._released, self._link = Released(self._link), -1
+        return [self._released]
 
     def close(self) -> None:
         """Gives it back to the kernel."""

@@ -10,7 +10,7 @@ from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe import checks, config, device_sets, followers, ledger
-from netconsole_collector.probe.attached_program import AttachedProgram
+from netconsole_collector.probe.attached_program import AttachedProgram, Released
 from netconsole_collector.probe.events import EventReader
 from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
 from netconsole_collector.probe.maps import ProbeMaps
@@ -161,8 +161,8 @@ class RunningProbe:
         """The programs that are detached while it rests."""
         return [program.fd for program in self.programs if not self._goes_on(program)]
 
-    def rest(self) -> List[int]:
-        """Ends what its programs do, and gives up their attachments. Closing these descriptors detaches them.
+    def rest(self) -> List[Released]:
+        """Ends what its programs do, and gives up their attachments. Closing these detaches them.
 
         A probe that has the mode counters goes on in it. Raises OSError.
         """

@@ -4,7 +4,6 @@ All sampled probes are attached at the same moment, each for its own share. A pa
 periodic is always seen or never. What attaching and detaching costs bounds how often it is done.
 """
 
-import os
 import random
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from netconsole_collector.kernel.clock import mono_ns
 from netconsole_collector.kernel.statistics import StatisticsWindow
+from netconsole_collector.probe.attached_program import Released
 from netconsole_collector.probe.running import RunningProbe
 
 PERIOD_NS = 1000000000
@@ -26,11 +26,11 @@ HELD_SHARE = 0.1
 """While programs are attached, the kernel's statistics are on for this share of the time, and at least for that long:
 they cost more than a short program does."""
 _LOOK_AGAIN_NS = 20000000
-"""While descriptors are being closed."""
+"""While attachments are being closed."""
 
 
 class Closing:
-    """Closes the descriptors of attachments in a thread: the kernel waits in each until no CPU runs the program."""
+    """Closes attachments in a thread: the kernel waits in each until no CPU runs the program."""
 
     def __init__(self) -> None:
         self.cpu_ns = 0
@@ -41,16 +41,16 @@ class Closing:
     def is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def close(self, fds: List[int]) -> None:
+    def close(self, links: List[Released]) -> None:
         """Closes them in this order, after those of the last call."""
-        self._thread = threading.Thread(target=self._close, args=(fds, self._thread), daemon=True)
+        self._thread = threading.Thread(target=self._close, args=(links, self._thread), daemon=True)
         self._thread.start()
 
-    def _close(self, fds: List[int], before: Optional[threading.Thread]) -> None:
+    def _close(self, links: List[Released], before: Optional[threading.Thread]) -> None:
         if before is not None:
             before.join()
-        for fd in fds:
-            os.close(fd)
+        for link in links:
+            link.close()
         self.cpu_ns = cpu_ns()
 
 

@@ -147,7 +147,8 @@ class UnattachedProbe:
     def rest(self, seen_pct: int = 50) -> None:
         """As the sampler lets it rest: its programs do nothing until :meth:`wake`."""
         self.running.configure(self.running.mode, {"seen_pct": seen_pct})
-        self.running.rest()
+        for link in self.running.rest():
+            link.close()
 
     def wake(self) -> None:
         """What began before may have ended meanwhile."""

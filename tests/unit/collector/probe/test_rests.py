@@ -38,7 +38,7 @@ def test_a_probe_that_rests_does_nothing_before_its_programs_are_given_up(monkey
     shares.append((made.probe.is_sampled, made.probe.seen_pct))
     assert shares == [(False, 100), (True, 10)] and made.probe.sampled_fds == [1, 2, 3]
     assert made.did() == [device_sets.MAP, "nc_config", "detach tell"], "attached until the sampler says otherwise"
-    assert made.probe.rest() == [2, 1]
+    assert made.rest() == [2, 1]
     resting = config.pack("counters", made.probe.knobs, rests=True)
     assert ("nc_config", resting) in made.log
     assert made.did() == ["nc_config", "release wait", "release count"]
@@ -57,7 +57,7 @@ def test_a_probe_with_the_mode_counters_goes_on_in_it_while_it_rests(monkeypatch
     made.probe.configure("summary", {"seen_pct": 25})
     made.log.clear()
     assert made.probe.sampled_fds == [2, 3]
-    assert made.probe.rest() == [2]
+    assert made.rest() == [2]
     raw = config.pack("counters", made.probe.knobs)
     assert made.log[0] == ("nc_config", raw)
     assert made.did() == ["nc_config", "release wait"]
@@ -113,7 +113,7 @@ def test_programs_that_go_on_stay_attached_while_the_probe_rests(monkeypatch: py
     made = sampled(["summary"], Clock(), monkeypatch)
     made.probe.programs[0].goes_on = True
     made.probe.configure("summary", {"seen_pct": 50})
-    assert made.probe.sampled_fds == [2, 3] and made.probe.rest() == [2]
+    assert made.probe.sampled_fds == [2, 3] and made.rest() == [2]
 
 
 def test_a_program_that_does_not_come_back_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

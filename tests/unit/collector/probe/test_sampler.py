@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from netconsole_collector.probe import sampler
+from netconsole_collector.probe.attached_program import Released
 from netconsole_collector.probe.sampler import MAX_PERIOD_NS, PAUSE_NS, PERIOD_NS, Sampler
 
 MS = 1_000_000
@@ -339,13 +340,13 @@ def test_a_probe_whose_maps_cannot_be_written_fails_and_the_others_go_on() -> No
     assert made.lost == ["p"] and len(made.probes["other"].spans) > 3
 
 
-def test_descriptors_are_closed_in_their_order_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attachments_are_closed_in_their_order_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[int] = []
     monkeypatch.setattr("os.close", closed.append)
     closing = sampler.Closing()
     assert not closing.is_busy
-    closing.close([3, 2, 1])
-    closing.close([6, 5])
+    closing.close([Released(fd) for fd in (3, 2, 1)])
+    closing.close([Released(fd) for fd in (6, 5)])
     assert closing._thread is not None
     closing._thread.join()
     assert closed == [3, 2, 1, 6, 5] and not closing.is_busy
