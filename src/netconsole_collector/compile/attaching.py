@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from netconsole_collector.compile.compiled import AttachTarget, Compiled
 from netconsole_collector.kernel import attach, btf_objects, function_hooks, loading
@@ -15,9 +15,17 @@ _NO_MODULE_BTF = (
 
 
 def attached_at(
-    compiled: Compiled, codes: Dict[str, bytes], alternative: Json, point: attach.Point, direct: bool
+    compiled: Compiled,
+    codes: Dict[str, bytes],
+    alternative: Json,
+    point: attach.Point,
+    direct: bool,
+    attach_function: Callable[[attach.Point, int], int],
 ) -> Tuple[int, int]:
-    """Descriptors of the program and of its attachment. Raises attach.CannotAttach and loading.LoadRefused."""
+    """Descriptors of the program and of its attachment. Raises attach.CannotAttach and loading.LoadRefused.
+
+    ``attach_function`` attaches fentry and fexit programs.
+    """
     function, target = alternative["function"], compiled.targets[alternative["point"]]
     when = alternative.get("when")
     if when and when not in compiled.facts:
@@ -33,16 +41,13 @@ def attached_at(
         raise attach.CannotAttach("the kernel's types (BTF) do not have {}".format(point.name))
     code = function_hooks.bound(codes[function], point.kind, target.parameters)
     program = _load_program(function, code, point.kind, target if typed else None, compiled.rdonly_cast)
-    attached = []
     try:
-        attached.append(attach.attach(point, program, typed))
         if point.kind in attach.TYPED:
-            attach.check_called(point)
+            return program, attach_function(point, program)
+        return program, attach.attach(point, program, typed)
     except attach.CannotAttach:
-        for descriptor in (*attached, program):
-            os.close(descriptor)
+        os.close(program)
         raise
-    return program, attached[0]
 
 
 def _load_program(function: str, code: bytes, kind: str, target: Optional[AttachTarget], rdonly_cast: int) -> int:

@@ -84,6 +84,7 @@ class Worker:
         self.spec: Json = dict(job["spec"], programs=[one for one in job["spec"]["programs"] if _applies(one, job)])
         self.descriptors: List[int] = []
         self._memlock = True
+        self._coming_back = attach.ComingBack()
         self._may_be_typed = attach.has_kprobes() and not job.get("kprobes")
 
     def run(self) -> Json:
@@ -215,7 +216,7 @@ class Worker:
         for entry in self.spec["programs"]:
             typed = compiled.way == DIRECT and can_be_typed(entry, compiled.targets)
             choices = entry["attach"][:1] if typed else entry["attach"]
-            one, tried = self._attach_one(compiled, codes, entry["name"], choices, typed)
+            one, tried = self._attach_one(compiled, codes, entry, choices, typed)
             if one is not None:
                 attached.append(one)
                 continue
@@ -228,18 +229,19 @@ class Worker:
         return attached, missing
 
     def _attach_one(
-        self, compiled: Compiled, codes: Dict[str, bytes], name: str, choices: List[Json], direct: bool
+        self, compiled: Compiled, codes: Dict[str, bytes], entry: Json, choices: List[Json], direct: bool
     ) -> Tuple[Optional[Json], List[Json]]:
         """Attaches the first alternative that works. Returns the program or None, and what was tried before.
 
         An attached program has "refused": the cheaper kinds of program on the same function, and why they were not.
         """
         tried: List[Json] = []
+        attach_function = self._coming_back.attach if _comes_back(entry, self.spec) else attach.attach_called
         for alternative in choices:
             refused: List[Json] = []
             for point in attach.kinds_of(attach.parse(alternative["point"]), self._may_be_typed):
                 try:
-                    program, link = attached_at(compiled, codes, alternative, point, direct)
+                    program, link = attached_at(compiled, codes, alternative, point, direct, attach_function)
                 except attach.CannotAttach as error:
                     refused.append({"point": attach.text(point), "why": str(error), "detail": ""})
                 except loading.LoadRefused as error:
@@ -248,7 +250,7 @@ class Worker:
                 else:
                     said = [one["point"] for one in refused]
                     refused = [one for one in tried if _is_cheaper(one, point) and one["point"] not in said] + refused
-                    attached: Json = {"name": name, "attach": attach.text(point), "refused": refused}
+                    attached: Json = {"name": entry["name"], "attach": attach.text(point), "refused": refused}
                     attached.update(program=self._hand_over(program), link=self._hand_over(link))
                     return attached, tried
             # A function that there is not is refused in the same words for each kind: the last one says enough.
@@ -266,6 +268,12 @@ class Worker:
         for fd in self.descriptors:
             os.close(fd)
         self.descriptors = []
+
+
+def _comes_back(entry: Json, spec: Json) -> bool:
+    """Whether the program is detached and attached again while the probe runs (running.py, followers.py)."""
+    rests = "seen_pct" in spec.get("knobs", {}) and not entry.get("goes_on")
+    return bool(rests or entry.get("modes") or entry.get("follows"))
 
 
 def _is_cheaper(one: Json, point: attach.Point) -> bool:

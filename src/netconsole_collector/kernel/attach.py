@@ -129,7 +129,7 @@ def check(point: Point) -> None:
 def attach(point: Point, program_fd: int, typed: bool = False) -> int:
     """The descriptor of the attachment. A BTF-``typed`` program was loaded for its point. Raises CannotAttach.
 
-    It is not looked whether the kernel calls the program: see :func:`check_called`.
+    It is not looked whether the kernel calls the program: see :func:`attach_called`.
     """
     try:
         if typed or point.kind == "raw_tracepoint":
@@ -154,6 +154,43 @@ def check_called(point: Point) -> None:
         return
     if not re.search(_CALLED.format(re.escape(point.name)), listed, re.MULTILINE):
         raise CannotAttach("{}: this kernel took the program but does not call it".format(text(point)))
+
+
+def attach_called(point: Point, program_fd: int) -> int:
+    """As :func:`attach` for a fentry or fexit program, which the kernel has to call. Raises CannotAttach."""
+    link = attach(point, program_fd, typed=True)
+    try:
+        check_called(point)
+    except CannotAttach:
+        os.close(link)
+        raise
+    return link
+
+
+class ComingBack:
+    """Attaches fentry and fexit programs that will be detached and attached again: when a mode changes, after a rest.
+
+    Linux 5.10 to 5.12 do not attach such a program again. The first one tells: it is attached twice.
+    """
+
+    def __init__(self) -> None:
+        self._is_possible: Optional[bool] = None
+        """None before it was tried."""
+
+    def attach(self, point: Point, program_fd: int) -> int:
+        """The descriptor of the attachment. Raises CannotAttach."""
+        if self._is_possible is None:
+            os.close(attach_called(point, program_fd))
+            try:
+                link = attach(point, program_fd, typed=True)
+            except CannotAttach:
+                self._is_possible = False
+            else:
+                self._is_possible = True
+                return link
+        if not self._is_possible:
+            raise CannotAttach("{}: this kernel does not attach a program again that was detached".format(text(point)))
+        return attach_called(point, program_fd)
 
 
 def _reason(point: Point, error: OSError) -> str:

@@ -123,7 +123,7 @@ class UnattachedProbe:
             spec, worker, programs = compiled(name, kept, functions, modules, plain)
         sizes = {one: like._replace(max_entries=room.get(one, like.max_entries)) for one, like in programs.maps.items()}
         programs = programs._replace(maps=sizes)
-        self._attaching = mock.patch.object(attach, "attach", lambda *_: os.open(os.devnull, os.O_RDONLY))
+        self._attaching = mock.patch.object(attach, "attach", lambda *_, **__: os.open(os.devnull, os.O_RDONLY))
         self._attaching.start()
         try:
             with _functions_as_tracepoints():

@@ -18,7 +18,7 @@ _NO_TYPES = "the module has no BTF"
 def _attached(monkeypatch: pytest.MonkeyPatch, choices: list[str]) -> tuple[Any, list[Any]]:
     """What comes of these alternatives where fentry and fexit are refused, and all else attaches."""
 
-    def attached_at(compiled: Any, codes: Any, alternative: Any, point: attach.Point, direct: bool) -> tuple[int, int]:
+    def attached_at(compiled: Any, codes: Any, alternative: Any, point: attach.Point, *_: Any) -> tuple[int, int]:
         if point.kind in attach.TYPED:
             raise attach.CannotAttach(_NO_TYPES)
         return os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
@@ -27,7 +27,7 @@ def _attached(monkeypatch: pytest.MonkeyPatch, choices: list[str]) -> tuple[Any,
     one: Any = worker.Worker({"spec": {"programs": []}})
     alternatives = [{"point": point, "function": "on_call"} for point in choices]
     try:
-        found: tuple[Any, list[Any]] = one._attach_one(None, {}, "began", alternatives, False)
+        found: tuple[Any, list[Any]] = one._attach_one(None, {}, {"name": "began"}, alternatives, False)
         return found
     finally:
         for descriptor in one.descriptors:
@@ -46,3 +46,30 @@ def test_another_function_is_no_dearer_kind_of_the_first(monkeypatch: pytest.Mon
     attached, tried = _attached(monkeypatch, ["fentry:tun_net_xmit", "kprobe:tun_xmit"])
     assert (attached["attach"], attached["refused"]) == ("kprobe:tun_xmit", [])
     assert [one["point"] for one in tried] == ["fentry:tun_net_xmit"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "knobs", "comes_back"),
+    [
+        ({}, {"device": ""}, False),
+        ({}, {"seen_pct": 100}, True),
+        ({"goes_on": True}, {"seen_pct": 100}, False),
+        ({"goes_on": True, "modes": ["details"]}, {}, True),
+        ({"follows": True}, {}, True),
+    ],
+)
+def test_only_programs_that_come_back_ask_whether_they_may(
+    monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], knobs: dict[str, Any], comes_back: bool
+) -> None:
+    """Elsewhere fentry stays what it is: on kernels that attach a program only once, too."""
+    asked: list[Any] = []
+
+    def attached_at(*arguments: Any) -> tuple[int, int]:
+        asked.append(arguments[-1])
+        return os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(worker, "attached_at", attached_at)
+    one: Any = worker.Worker({"spec": {"programs": [], "knobs": knobs}})
+    one._attach_one(None, {}, {"name": "began", **entry}, [{"point": "entry:f", "function": "on_call"}], False)
+    assert asked == [one._coming_back.attach if comes_back else attach.attach_called]
+    one._close_descriptors()

@@ -1,7 +1,9 @@
-"""A kernel that takes a fentry program and does not call it is found out."""
+"""A kernel that takes a fentry program and does not call it is found out, and one that takes it only once."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,58 @@ def test_one_that_does_not_is_refused(listed: Path, function: str) -> None:
 def test_without_tracefs_the_kernel_is_believed(listed: Path) -> None:
     listed.unlink()
     attach.check_called(attach.parse("fentry:kvm_vcpu_halt"))
+
+
+class Kernel:
+    """Counts how often each program was attached, and says what is attached now."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        self.attached: Counter[int] = Counter()
+        self.links: list[int] = []
+        self._times = times
+        monkeypatch.setattr(attach, "_raw_tracepoint", self._attach)
+
+    def _attach(self, name: str, program: int) -> int:
+        assert not name, "a typed program knows its function"
+        self.attached[program] += 1
+        if self.attached[program] > self._times:
+            raise FileNotFoundError(2, "No such file or directory")
+        self.links.append(os.open(os.devnull, os.O_RDONLY))
+        return self.links[-1]
+
+    def is_open(self, link: int) -> bool:
+        return Path(f"/proc/self/fd/{link}").exists()
+
+
+def test_the_first_program_tells_whether_programs_are_attached_again(
+    listed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, coming_back = Kernel(monkeypatch, times=2), attach.ComingBack()
+    links = [
+        coming_back.attach(attach.parse(f"fentry:{name}"), fd)
+        for fd, name in ((7, "handle_tx_net"), (8, "irqfd_inject"))
+    ]
+    assert kernel.attached == {7: 2, 8: 1}
+    for link in links:
+        os.close(link)
+
+
+def test_where_they_are_not_no_program_that_comes_back_is_typed(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux 5.10 to 5.12."""
+    kernel, coming_back = Kernel(monkeypatch, times=1), attach.ComingBack()
+    for fd, point in ((7, "fentry:handle_tx_net"), (8, "fexit:irqfd_inject")):
+        with pytest.raises(
+            attach.CannotAttach, match=f"^{point}: this kernel does not attach a program again that was"
+        ):
+            coming_back.attach(attach.parse(point), fd)
+    assert kernel.attached == {7: 2}, "the second one was not tried"
+    assert not kernel.is_open(kernel.links[0])
+
+
+def test_a_program_that_is_not_called_tells_nothing_of_others(listed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, coming_back = Kernel(monkeypatch, times=2), attach.ComingBack()
+    with pytest.raises(attach.CannotAttach, match="does not call it"):
+        coming_back.attach(attach.parse("fentry:irqfd_wakeup"), 7)
+    assert not kernel.is_open(kernel.links[0])
+    os.close(coming_back.attach(attach.parse("fentry:irqfd_inject"), 8))
+    assert kernel.attached == {7: 1, 8: 2}
