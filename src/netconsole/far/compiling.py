@@ -20,7 +20,7 @@ from netconsole_collector import capabilities
 from netconsole_collector.compile import cache, sent
 from netconsole_collector.compile.compiled import PLAIN
 from netconsole_collector.compile.job import CompileJob
-from netconsole_collector.compile.refused import NO_PERMISSION, NOT_LOADED
+from netconsole_collector.compile.refused import BCC_HELP, NO_PERMISSION, NOT_LOADED
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach
 from netconsole_collector.probe.spec import spec_problem
@@ -81,16 +81,17 @@ class FarCompiler:
             )
         try:
             name = cache.name_of(job, Worker(job).spec)
-            if name is None:
-                return _failed("failed", "BCC is not installed on the console's machine", None)
+            if name is None:  # without BCC, or with types that must not be used: a compile says which, and the way out
+                with _room:
+                    answer = _compile(job)
+                return _unkept() if answer["ok"] else _refused(answer)
             with _turns.setdefault(name, threading.Lock()):
                 programs = cache.find(folder, name)
                 if programs is None:
                     with _room:
                         answer = _compile(job)
                     if not answer["ok"]:
-                        told = answer["state"], answer["why"], answer["help"]
-                        return _failed(*(("unsupported", *NOT_ROOT) if answer["why"] == NO_PERMISSION else told))
+                        return _refused(answer)
                     programs = cache.find(folder, name)
             if programs is None:
                 return _failed("failed", f"netconsole cannot keep compiled programs in {self._directory}", None)
@@ -132,6 +133,18 @@ def _compile(job: dict[str, Any]) -> dict[str, Any]:
         return CompileJob(job, _python()).wait()
     except OSError as error:
         return {"ok": False, "state": "failed", "why": f"the compiler cannot start: {error.strerror}", "help": None}
+
+
+def _refused(answer: dict[str, Any]) -> dict[str, object]:
+    """What the compiler says, and what to do about it on this machine."""
+    if answer["why"] == NO_PERMISSION:
+        return _failed("unsupported", *NOT_ROOT)
+    return _failed(answer["state"], answer["why"], answer["help"])
+
+
+def _unkept() -> dict[str, object]:
+    """Its name would have to say with which BCC it was compiled."""
+    return _failed("failed", "libbcc is in none of the places where distributions put it", BCC_HELP)
 
 
 def _python() -> str:

@@ -9,7 +9,7 @@ from netconsole_collector.compile import captured_output, kernel_reads, type_fil
 from netconsole_collector.compile.compiled import CAST, DIRECT, PLAIN, AttachTarget, Compiled, can_be_typed, with_maps
 from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.pretended_maps import PretendedMaps
-from netconsole_collector.compile.refused import ProbeRefused, no_maps
+from netconsole_collector.compile.refused import BCC_HELP, ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.probe.spec import wants_drop_reasons
@@ -20,7 +20,6 @@ _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
 """BCC would only warn, and fail at the call later."""
 _NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
-_BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
 
 _TYPE_IS_MISSING = (
     "incomplete type",
@@ -264,9 +263,9 @@ def _code(made: Any, function: str) -> bytes:
 def _import_bcc() -> Any:
     try:
         import bcc
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: the module is there, and its library is not
         raise ProbeRefused(
-            "BCC is not installed for {}: {}".format(sys.executable, error), "unsupported", _BCC_HELP
+            "BCC is not installed for {}: {}".format(sys.executable, error), "unsupported", BCC_HELP
         ) from None
     # Attach points come only from the manifest, never from the name of a function.
     bcc.BPF._trace_autoload = lambda self: None

@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Optional
 
 NO_PERMISSION = "no permission to make BPF maps"
 NOT_LOADED = "the kernel module {} is not loaded"
+BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
 _PRIVILEGES_HELP = "run netconsole as root (sudo), or with CAP_BPF and CAP_PERFMON"
 
 

@@ -64,7 +64,10 @@ def paths(
     for name, build_id in build_ids.items():
         path = os.path.join(directory, release, name)
         if re.fullmatch(r"\w+", name) and build_id is not None and os.path.exists(path):
-            problem = _problem(path, name, vmlinux, release, build_id, names)
+            try:
+                problem = _problem(path, name, vmlinux, release, build_id, names)
+            except OSError as error:
+                problem = "this file cannot be read: {}".format(error.strerror)
             if problem:
                 raise UnusableTypes(name, "{}: {}".format(path, problem))
             found.append(path)
@@ -77,7 +80,7 @@ def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str, na
         status = os.fstat(file.fileno())
         content = file.read(_MAX_BYTES)
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & _OTHERS_WRITE:
-        return "users other than root may write this file: run chown root and chmod 600 on it"
+        return "users other than root may write this file: run chown root and chmod 644 on it"
     line, _, types = content.partition(b"\n")
     try:
         if not line.startswith(SEAL):
@@ -85,7 +88,7 @@ def _problem(path: str, name: str, vmlinux: str, release: str, build_id: str, na
         about = json.loads(line[len(SEAL) :].decode())
         kept = {key: str(about[key]) for key in ("format", "sha256", "release", "module", "build_id", "vmlinux")}
         left_out = set(about.get("left_out", ()))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "netconsole types make did not write this file"
     if kept["format"] != FORMAT:
         return "another version of netconsole wrote this file ({}): make the file anew".format(kept["format"][:40])

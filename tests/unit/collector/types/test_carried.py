@@ -126,8 +126,14 @@ def test_a_file_that_others_may_write_is_refused(host: Host) -> None:
         host.found()
 
 
+def test_what_cannot_be_read_is_refused_by_name(host: Host) -> None:
+    host.file.mkdir()
+    with pytest.raises(carried.UnusableTypes, match=f"{host.file}: this file cannot be read: Is a directory"):
+        host.found()
+
+
 def test_what_is_no_such_file_is_refused(host: Host) -> None:
-    for content in (b"", b"\x9f\xeb\x01\x00", b.SEAL + b"[]\n", b.SEAL + b'{"format": 1}\n'):
+    for content in (b"", b"\x9f\xeb\x01\x00", b.SEAL + b"[]\n", b.SEAL + b'{"format": 1}\n', b.SEAL + b"[" * 99_999):
         host.file.write_bytes(content)
         host.file.chmod(0o600)
         with pytest.raises(BtfError, match="netconsole types make did not write this file"):

@@ -1,0 +1,99 @@
+"""Types that were carried to the console's machine and must not be used: with --host, too, the file and the way out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from netconsole.far.about import About
+from netconsole.far.compiling import FarCompiler
+from netconsole.far.kernels import Kernel
+from netconsole.probes import catalogue
+from netconsole_collector.types import btf, carried, source_names
+
+pytestmark = pytest.mark.computing
+
+RELEASE, MODULE, BUILD_ID = "5.10.0-32-amd64", "openvswitch", "c0ffee"
+ABOUT = About(
+    python="3.9.2", uid=0, release=RELEASE, machine=os.uname().machine, page=os.sysconf("SC_PAGE_SIZE"), cpus=1,
+    modules=[MODULE], files={}, build_ids={MODULE: BUILD_ID}, has_kprobes=True, has_bcc=False, lockdown="",
+    sudo="root",
+)  # fmt: skip
+
+
+@pytest.fixture
+def vmlinux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """The types of the far kernel, which has none of modules. They are this machine's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path / "carried"))
+    content = Path(btf.VMLINUX).read_bytes()
+    (tmp_path / "vmlinux").write_bytes(content)
+    return content
+
+
+def carry(place: Path, content: bytes) -> Path:
+    path = place / "carried" / RELEASE / MODULE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    path.chmod(0o644)
+    return path
+
+
+def made(vmlinux: bytes, build_id: str = BUILD_ID, *left_out: str) -> bytes:
+    about = {"release": RELEASE, "module": MODULE, "build_id": build_id, "vmlinux": hashlib.sha256(vmlinux).hexdigest()}
+    return carried.sealed(about, left_out, b"types")
+
+
+def told(place: Path) -> tuple[str, str, str]:
+    """What a probe of Open vSwitch is refused with: the state, why, and the way out."""
+    manifest = catalogue.shipped("ovs_drops")
+    answer = FarCompiler(ABOUT, Kernel(place, "its digest")).prepare(manifest.raw, manifest.code())
+    refused = answer["compiled"]
+    assert isinstance(refused, dict)
+    return refused["state"], refused["why"], refused["help"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (lambda vmlinux: b"text", "netconsole types make did not write this file"),
+        (lambda vmlinux: made(vmlinux)[:-1], "this file is damaged or cut off: copy it here again"),
+        (lambda vmlinux: made(b"another kernel's"), "this file is for another build of this kernel"),
+        (lambda vmlinux: made(vmlinux, "decade"), "this file is for another build of this module"),
+        (lambda vmlinux: made(vmlinux, BUILD_ID, "vport"), "this file lacks vport, which netconsole reads now"),
+    ],
+    ids=["foreign", "cut off", "another kernel", "another build", "stale"],
+)
+def test_a_file_that_must_not_be_used_is_named_with_the_way_out(
+    tmp_path: Path, vmlinux: bytes, content: Callable[[bytes], bytes], why: str
+) -> None:
+    path = carry(tmp_path, content(vmlinux))
+    state, said, help = told(tmp_path)
+    assert state == "unsupported"
+    assert said.startswith(f"the kernel's types cannot be used: {path}: {why}")
+    assert "netconsole types make" in help and MODULE in help
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, vmlinux: bytes) -> None:
+    path = carry(tmp_path, made(vmlinux))
+    path.unlink()
+    path.mkdir()
+    assert told(tmp_path)[1] == f"the kernel's types cannot be used: {path}: this file cannot be read: Is a directory"
+
+
+def test_bcc_is_named_where_it_is_what_is_missing(
+    tmp_path: Path, vmlinux: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry(tmp_path, made(vmlinux))
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nexec /usr/bin/python3 -S "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("NETCONSOLE_PYTHON", str(python))
+    monkeypatch.setattr(source_names, "bcc_libraries", list)
+    state, said, help = told(tmp_path)
+    assert (state, said.partition(":")[0]) == ("unsupported", "BCC is not installed for /usr/bin/python3")
+    assert "python3-bpfcc" in help
