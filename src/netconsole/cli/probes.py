@@ -33,23 +33,39 @@ def types() -> None:
 
 @types_app.command("make")
 def types_make(
-    files: Annotated[list[Path], typer.Argument(help="Modules with debug information, such as openvswitch.ko.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="An unpacked debug package, or from one vmlinux and modules such as openvswitch.ko."),
+    ],
     into: Annotated[Path, typer.Option(help="The directory to write into. Files are RELEASE/MODULE.")] = Path(),
-    base: Annotated[Path, typer.Option(help="The kernel's own BTF, if it is not this machine's.")] = Path(OWN_TYPES),
+    base: Annotated[
+        Path | None, typer.Option(help=f"The kernel's own BTF, without a vmlinux. Default: {OWN_TYPES}.")
+    ] = None,
     release: Annotated[str | None, typer.Option(help="The kernel's release, if the path does not say it.")] = None,
 ) -> int:
     """Make the types of modules from their debug information, for the kernel that they belong to."""
     from netconsole.base.files import write_whole
     from netconsole.probes import module_types
     from netconsole.probes.catalogue import load_all
+    from netconsole_collector.probe.spec import typed_modules
     from netconsole_collector.types import carried, source_names
 
     names: set[str] = set()
+    wanted: set[str] = set()
     for manifest in load_all().values():
         if manifest.source == "bpf":
             names |= source_names.of_types(manifest.code(), str(manifest.raw["programs"]))
-    for file in files:
-        kernel, module, content = module_types.make(file, base, release, names)
+            wanted |= {name.replace("-", "_") for name in typed_modules(dict(manifest.raw))}
+    kernels: list[Path] = []
+    modules: list[Path] = []
+    for given in files:
+        for file in module_types.found_in(given, wanted) if given.is_dir() else [given]:
+            (kernels if module_types.name_of(file) == module_types.VMLINUX else modules).append(file)
+    if len({kernel.resolve() for kernel in kernels}) + (base is not None) > 1:
+        raise bad(kernels[-1], "", "name one kernel only: a vmlinux, or --base")
+    below = module_types.base_of(kernels[0] if kernels else base or Path(OWN_TYPES))
+    for file in modules:
+        kernel, module, content = module_types.make(file, below, release, names)
         path = into / kernel / module
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,6 +73,8 @@ def types_make(
             raise bad(path.parent, "", f"this directory cannot be made: {error.strerror}") from None
         write_whole(path, content)
         print(f"{path}: {len(content) / 1000:.0f} kB")
+    if not modules:
+        raise bad(kernels[0], "", "this kernel has types of its own: name the modules that have none")
     print(f"On the host with kernel {kernel}, put these files into {carried.DIRECTORY}/{kernel}/, owned by root.")
     return DONE
 

@@ -12,9 +12,11 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from netconsole.base.errors import Unable, bad
+from netconsole.probes.elf import Elf
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import carried
 
@@ -22,6 +24,9 @@ PAHOLE_LIMIT_S = 600.0
 NO_PAHOLE = "pahole is missing: install dwarves (Debian, Ubuntu, Fedora, RHEL)"
 _RELEASE = re.compile(r"/lib/modules/([^/]+)/")
 _NAME = re.compile(r"([\w-]+)\.ko(?:\.debug)?")
+_KERNEL = re.compile(r"vmlinux(?:-\d.*)?(?:\.debug)?")
+VMLINUX = "vmlinux"
+_BTF_MAGIC = b"\x9f\xeb"
 _HEADER = struct.Struct("<HBBIIIII")
 _TYPE = struct.Struct("<III")
 _REFERRING = {b.PTR, b.TYPEDEF, b.VOLATILE, b.CONST, b.RESTRICT, b.FUNC, b.FUNC_PROTO, b.VAR, b.TYPE_TAG, b.DECL_TAG}
@@ -34,44 +39,93 @@ _TRACEPOINT = "btf_trace_"
 _ROOTS = {b.STRUCT, b.UNION, b.ENUM, b.ENUM64, b.TYPEDEF, b.FUNC}
 
 
-def make(file: Path, base: Path, release: str | None, names: set[str]) -> tuple[str, str, bytes]:
+@dataclass(frozen=True)
+class Base:
+    """The types of the kernel itself, which those of modules refer to, and the digest that binds a module's to them."""
+
+    file: Path
+    types: bytes
+    digest: str
+
+
+def base_of(file: Path) -> Base:
+    """``file`` is a copy of the host's /sys/kernel/btf/vmlinux, or the vmlinux of a debug package. Raises BadInput."""
+    types = own_types(file)
+    if types is None:
+        raise bad(file, "", "this vmlinux has no types (BTF) of its own")
+    return Base(file, types, hashlib.sha256(types).hexdigest())
+
+
+def own_types(file: Path) -> bytes | None:
+    """Of a kernel's own types as they are in it, or a copy; None if it is a kernel without them. Raises BadInput."""
+    try:
+        with file.open("rb") as opened:
+            is_btf = opened.read(len(_BTF_MAGIC)) == _BTF_MAGIC
+        return file.read_bytes() if is_btf else Elf(file).section(".BTF")
+    except OSError as error:
+        raise bad(file, "", f"cannot read: {error.strerror}") from None
+    except (ValueError, struct.error):
+        raise bad(file, "", "expected a kernel's BTF, or its vmlinux with debug information") from None
+
+
+def found_in(package: Path, modules: set[str]) -> list[Path]:
+    """In an unpacked debug package: the kernel, and those of these modules that it has. Raises BadInput."""
+    found: dict[str, Path] = {}
+    for path in sorted(package.rglob("*")):
+        name = name_of(path)
+        if name and (name == VMLINUX or name in modules) and path.is_file() and not path.is_symlink():
+            found.setdefault(name, path)
+    if not found:
+        raise bad(package, "", "no vmlinux and no module that a probe names is below this directory")
+    return list(found.values())
+
+
+def name_of(file: Path) -> str | None:
+    """The module's name in /sys/module, or "vmlinux"; None for another file."""
+    if _KERNEL.fullmatch(file.name):
+        return VMLINUX
+    matched = _NAME.fullmatch(file.name)
+    return matched.group(1).replace("-", "_") if matched else None
+
+
+def make(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[str, str, bytes]:
     """The kernel's release, the module's name, and the content of its file.
 
-    ``file`` is a module with debug information, ``base`` the kernel's own BTF (/sys/kernel/btf/vmlinux there).
-    ``names`` are kept. Raises BadInput and Unable.
+    ``file`` is a module with debug information. ``names`` are kept. Raises BadInput and Unable.
     """
-    matched = _NAME.fullmatch(file.name)
-    if matched is None:
+    module = name_of(file)
+    if module is None or module == VMLINUX:
         raise bad(file, "", "expected a module with debug information, such as openvswitch.ko")
     found = _RELEASE.search(str(file.resolve()))
     if release is None and found is None:
         raise bad(file, "", "the file is not below lib/modules/RELEASE: say with --release for which kernel it is")
     release = release or (found.group(1) if found else "")
-    module = matched.group(1).replace("-", "_")
     try:
-        id = build_id(file.read_bytes())
-        vmlinux = base.read_bytes()
+        id = carried.build_id_in(Elf(file).notes())
     except OSError as error:
-        raise bad(error.filename or file, "", f"cannot read: {error.strerror}") from None
+        raise bad(file, "", f"cannot read: {error.strerror}") from None
     except (ValueError, struct.error):
-        raise bad(file, "", "this file is no module with a build id") from None
+        id = ""
+    if not id:
+        raise bad(file, "", "this file is no module with a build id")
     try:
-        whole = split_btf(file, base)
-        types = pruned(vmlinux, whole, names)
-        left_out = root_names(vmlinux, whole) - root_names(vmlinux, types)
+        whole = split_btf(file, base.types)
+        types = pruned(base.types, whole, names)
+        left_out = root_names(base.types, whole) - root_names(base.types, types)
     except (ValueError, struct.error, IndexError):
         raise bad(
-            base, "", f"these types do not fit those of {module}: check that this is the BTF of kernel {release}"
+            base.file, "", f"these types do not fit those of {module}: check that this is the BTF of kernel {release}"
         ) from None
-    about = {"release": release, "module": module, "build_id": id, "vmlinux": hashlib.sha256(vmlinux).hexdigest()}
+    about = {"release": release, "module": module, "build_id": id, "vmlinux": base.digest}
     return release, module, carried.sealed(about, left_out, types)
 
 
-def split_btf(file: Path, base: Path) -> bytes:
+def split_btf(file: Path, base: bytes) -> bytes:
     """What pahole makes of the debug information. Raises BadInput and Unable."""
     with tempfile.TemporaryDirectory(prefix="netconsole-") as directory:
-        out = Path(directory) / "btf"
-        command = ["pahole", "-J", f"--btf_base={base}", f"--btf_encode_detached={out}", str(file)]
+        out, under = Path(directory) / "btf", Path(directory) / "base"
+        under.write_bytes(base)
+        command = ["pahole", "-J", f"--btf_base={under}", f"--btf_encode_detached={out}", str(file)]
         try:
             done = subprocess.run(command, capture_output=True, timeout=PAHOLE_LIMIT_S, check=False)
         except FileNotFoundError:
@@ -84,24 +138,9 @@ def split_btf(file: Path, base: Path) -> bytes:
     raise bad(
         file,
         "",
-        "pahole (1.22 or later) made no types of this module:"
-        f" {said[-1] if said else 'the module may have no debug information'}",
+        "pahole (1.22 or later) made no types of this file:"
+        f" {said[-1] if said else 'it may have no debug information'}",
     )
-
-
-def build_id(elf: bytes) -> str:
-    """The note of a 64-bit little-endian ELF file, in hex. Raises ValueError and struct.error."""
-    if elf[:6] != b"\x7fELF\2\1":
-        raise ValueError("not an ELF file of 64 bits")
-    (table,) = struct.unpack_from("<Q", elf, 0x28)
-    size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQ", elf, table + size * number) for number in range(count)]
-    strings = sections[names][4]
-    for name, kind, _, _, offset, length in sections:
-        at = strings + name
-        if kind == 7 and elf[at : elf.index(b"\0", at)] == b".note.gnu.build-id":  # SHT_NOTE
-            return elf[offset + 16 : offset + length].hex()
-    raise ValueError("no build id")
 
 
 class _Split:

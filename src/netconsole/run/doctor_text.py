@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netconsole.base.figure import safe
 from netconsole.run.doctor import ProbeResult, Report
 from netconsole.telemetry.words import probe_state
+from netconsole_collector.compile import type_files
 
 COLUMNS = 80
 _NAME_WIDTH = 18
 _HEAD_WIDTH = 13
+_COMMAND_INDENT = "    "
+_MAX_HELP = 2000
 MORE = "netconsole doctor --verbose shows every attach point."
 
 
@@ -29,7 +32,7 @@ def brief(report: Report) -> str:
     for state in sorted({probe.state for probe in report.probes.values()} - {"attached"}):
         for why, (names, helps) in _by_reason(report, state).items():
             lines += _paragraph(probe_state(state), f"{', '.join(names)}: {why}")
-            lines += [line for help_ in helps for line in _paragraph("", f"→ {help_}")]
+            lines += [line for help_ in helps for line in _help(help_, _paragraph)]
     for problem in report.broken:
         lines += _paragraph("broken", problem)
     return "\n".join([*lines, "", *textwrap.wrap(f"{_verdict(report)} {MORE}", COLUMNS)])
@@ -42,7 +45,7 @@ def _of_host(report: Report) -> Iterator[str]:
     for name, one in report.capabilities.items():
         if not one.ok:
             yield from _paragraph("cannot", f"{name.replace('_', ' ')}: {one.why or 'no reason known'}")
-            yield from _paragraph("", f"→ {one.help}") if one.help else ()
+            yield from _help(one.help, _paragraph) if one.help else ()
 
 
 def _by_reason(report: Report, state: str) -> dict[str, tuple[list[str], list[str]]]:
@@ -80,6 +83,17 @@ def _paragraph(head: str, what: str) -> list[str]:
     )
 
 
+def _help(what: str, written: Callable[[str, str], list[str]]) -> list[str]:
+    """What would help. Its commands are indented: each stays one line, however long, so that it can be pasted."""
+    lines: list[str] = []
+    for line in what[:_MAX_HELP].splitlines():
+        if line.startswith(type_files.COMMAND):
+            lines.append(_COMMAND_INDENT + safe(line.strip(), _MAX_HELP))
+        else:
+            lines += written("", f"→ {line}" if not lines else line)
+    return lines
+
+
 def verbose(report: Report) -> str:
     """Every capability, every probe, and every attach point."""
     about = report.host
@@ -89,7 +103,7 @@ def verbose(report: Report) -> str:
         words = [capability.why or ""] if capability.why else []
         lines += _entry(name.replace("_", " "), " ".join([_word(capability.ok), *words]))
         if capability.help and not capability.ok:
-            lines += _entry("", f"→ {capability.help}")
+            lines += _help(capability.help, _entry)
     lines += ["", "Probes"]
     for name, probe in report.probes.items():
         lines += _entry(name, ": ".join(filter(None, [probe_state(probe.state), probe.why])))
@@ -100,7 +114,7 @@ def verbose(report: Report) -> str:
             else:
                 lines += _entry("", f"{program.name}: not attached; tried {_tried(program.tried) or 'nothing'}")
         if probe.help:
-            lines += _entry("", f"→ {probe.help}")
+            lines += _help(probe.help, _entry)
     for problem in report.broken:
         lines += _entry("broken", problem)
     lines += ["", *textwrap.wrap(_verdict(report), COLUMNS)]

@@ -157,7 +157,12 @@ class ProbeState(Saved):
             case frames.Status():
                 if frame.knobs.get("seen_pct") != self.knobs.get("seen_pct"):
                     self._seen.clear()
-                self.status, self.mode, self.why, self.help = frame.state, frame.mode, frame.why, frame.help
+                self.status, self.mode, self.why, self.help = (
+                    frame.state,
+                    frame.mode,
+                    frame.why,
+                    _in_one_line(frame.help),
+                )
                 self.attach, self.missing, self.knobs = frame.attach, frame.missing, frame.knobs
             case frames.Counters():
                 for name, sent in frame.values.items():
@@ -363,3 +368,9 @@ class State:
             if probe.source == frame.source:
                 probe._close(tick)
         source.close(frame)
+
+
+def _in_one_line(help: str | None) -> str | None:
+    """What would help, where there is no place for its commands (netconsole_collector/compile/type_files.py)."""
+    first, is_longer, _ = (help or "").partition("\n")
+    return f"{first.rstrip(':')}; netconsole doctor has the commands" if is_longer else help

@@ -19,7 +19,10 @@ from netconsole_collector.types.carried import UnusableTypes
 _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
 """BCC would only warn, and fail at the call later."""
-_NO_TYPES_HELP = "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{}".format(os.uname().release)
+_NO_TYPES_HELP = (
+    "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{0} (Debian, Ubuntu) or kernel-devel-{0} "
+    "(Fedora, RHEL)"
+).format(os.uname().release)
 
 _TYPE_IS_MISSING = (
     "incomplete type",
@@ -121,7 +124,7 @@ class Compiler:
             types = self._btf = btf.Btf(path, self._modules)
             lacking = type_files.lacking(self.spec, self._modules)
         except btf.BtfError as error:
-            help = type_files.how_to_make(self.job, [error.module]) if isinstance(error, UnusableTypes) else None
+            help = type_files.how_to_make(self.job) if isinstance(error, UnusableTypes) else None
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported", help) from None
         watched = self.spec["probe"].get("module", "").replace("-", "_")
         if watched in lacking and type_files.build_id(self.job, watched):  # it is not built in
@@ -249,7 +252,7 @@ class Compiler:
 
     def _no_types_of(self, lacking: List[str], log: str = "") -> ProbeRefused:
         why = "this kernel has no types (BTF) of {}: modules have them from Linux 5.11 on".format(", ".join(lacking))
-        return ProbeRefused(why, "unsupported", type_files.how_to_make(self.job, lacking), log)
+        return ProbeRefused(why, "unsupported", type_files.how_to_make(self.job), log)
 
 
 def _code(made: Any, function: str) -> bytes:

@@ -1,11 +1,24 @@
 """Which files have the types that a job needs: the kernel's own, of modules that are loaded, and carried ones."""
 
 import os
+import re
 from typing import Any, Dict, List, Optional
 
 from netconsole_collector.kernel import modules
 from netconsole_collector.probe.spec import named_modules, typed_modules
 from netconsole_collector.types import btf, carried, source_names
+
+COMMAND = "    "
+"""Before a command in a help of several lines."""
+_DEB = ("apt download linux-image-{0}-dbg", "dpkg -x linux-image-{0}-dbg_*.deb debug")
+_DEB_NOTE = "apt download needs no root, but the lists of the host's own release of Debian: it may be run on the host"
+_RPM = (
+    "dnf download --enablerepo='*debug*' kernel-debuginfo-{0}",
+    "mkdir debug",
+    "rpm2cpio kernel-debuginfo-{0}.rpm | cpio -idm -D debug",
+)
+_OF_RPM = re.compile(r"\.(?:el|fc|amzn|oe)\d")
+"""In the release of a kernel of Fedora, RHEL and those made from it."""
 
 Json = Dict[str, Any]
 
@@ -40,13 +53,21 @@ def lacking(spec: Json, files: List[str]) -> List[str]:
     return [name for name in map(_in_sysfs, named_modules(spec)) if name not in there]
 
 
-def how_to_make(job: Json, lacking: List[str]) -> str:
-    """The commands, for this kernel and these modules."""
-    files = " ".join("$(modinfo -n {} | sed s,^,/usr/lib/debug,)".format(name) for name in lacking)
-    return (
-        "apt install dwarves linux-image-{0}-dbg; netconsole types make --into {1} {2}; or make them on another "
-        "machine, with --base and a copy of {3}, and carry the files to {1}/{0}/ where netconsole runs"
-    ).format(_release(job), carried.DIRECTORY, files, btf.VMLINUX)
+def how_to_make(job: Json) -> str:
+    """The way out in one line, and below it, indented, commands that are pasted one by one."""
+    release = _release(job)
+    fetch, note = (_RPM, "dnf's lines have not been run") if _OF_RPM.search(release) else (_DEB, _DEB_NOTE)
+    place = "the machine where the console runs" if "btf_digest" in job else "the host"
+    return "\n".join(
+        [
+            "make them on any machine with netconsole and pahole 1.22 or newer (Debian 12: package dwarves), from the "
+            "debug package of kernel {}:".format(release),
+            *(COMMAND + line.format(release) for line in fetch),
+            COMMAND + "netconsole types make debug",
+            "{}. Carry the directory {} to {}, and there:".format(note, release, place),
+            COMMAND + "sudo install -Dm644 -t {0}/{1} {1}/*".format(carried.DIRECTORY, release),
+        ]
+    )
 
 
 def _in_sysfs(module: str) -> str:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import struct
 import zlib
 from typing import AbstractSet, Any, Dict, Iterable, List, Optional
 
@@ -19,8 +20,9 @@ from netconsole_collector.types.btf import SEAL, BtfError
 DIRECTORY = "/etc/netconsole/btf"
 FORMAT = "netconsole.types/2"
 _MODULES = "/sys/module"
-_NOTE_BYTES = 16
-"""Of an ELF note before its content: three lengths, and "GNU" with its zero (man 5 elf)."""
+_NOTE = struct.Struct("=III")
+"""Before the name and the content of an ELF note: their lengths, and its type (man 5 elf)."""
+_BUILD_ID, _GNU = 3, b"GNU\0"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MAX_BYTES = 16 << 20
 _NAMED = 3
@@ -112,6 +114,22 @@ def build_id_here(module: str, modules: str = _MODULES) -> Optional[str]:
     directory = os.path.join(modules, module)
     try:
         with open(os.path.join(directory, "notes", ".note.gnu.build-id"), "rb") as file:
-            return file.read()[_NOTE_BYTES:].hex()
+            return build_id_in(file.read())
     except OSError:
         return "" if os.path.isdir(directory) else None
+
+
+def build_id_in(notes: bytes) -> str:
+    """In hex; empty when none of these ELF notes is one."""
+    at = 0
+    while at + _NOTE.size <= len(notes):
+        name, content, kind = _NOTE.unpack_from(notes, at)
+        begin = at + _NOTE.size + _padded(name)
+        if kind == _BUILD_ID and notes[at + _NOTE.size : begin] == _GNU:
+            return notes[begin : begin + content].hex()
+        at = begin + _padded(content)
+    return ""
+
+
+def _padded(length: int) -> int:
+    return (length + 3) & ~3

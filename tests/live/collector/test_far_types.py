@@ -75,7 +75,7 @@ def test_a_file_that_must_not_be_used_is_named_with_the_way_out(
     state, said, help = told(tmp_path)
     assert state == "unsupported"
     assert said.startswith(f"the kernel's types cannot be used: {path}: {why}")
-    assert "netconsole types make" in help and MODULE in help
+    assert "netconsole types make debug" in help
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, vmlinux: bytes) -> None:
@@ -83,6 +83,25 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, vmlinux: bytes) -> 
     path.unlink()
     path.mkdir()
     assert told(tmp_path)[1] == f"the kernel's types cannot be used: {path}: this file cannot be read: Is a directory"
+
+
+def test_a_module_without_types_is_named_with_the_commands(tmp_path: Path, vmlinux: bytes) -> None:
+    """A kernel such as 5.10, and nothing was carried."""
+    why = "this kernel has no types (BTF) of openvswitch: modules have them from Linux 5.11 on"
+    state, said, help = told(tmp_path)
+    assert (state, said) == ("unsupported", why)
+    assert f"    apt download linux-image-{RELEASE}-dbg\n" in help and "\n    netconsole types make debug\n" in help
+
+
+def test_and_where_only_the_compiler_finds_it_out(tmp_path: Path, vmlinux: bytes) -> None:
+    """The probe watches no module, but names the types of one."""
+    program = {"name": "one", "measures": "it", "attach": [{"point": "raw_tracepoint:kfree_skb", "function": "one"}]}
+    spec = {"probe": {"name": "x", "btf_modules": [MODULE]}, "programs": [program]}
+    source = "int one(void *ctx) { struct vport_of_nobody *port = ctx; return port->number; }"
+    answer = FarCompiler(ABOUT, Kernel(tmp_path, "its digest")).prepare(spec, source)["compiled"]
+    assert isinstance(answer, dict)
+    assert answer["why"] == "this kernel has no types (BTF) of openvswitch: modules have them from Linux 5.11 on"
+    assert "netconsole types make debug" in answer["help"]
 
 
 def test_bcc_is_named_where_it_is_what_is_missing(

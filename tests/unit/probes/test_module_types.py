@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -76,15 +78,55 @@ def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
     no_elf = tmp_path / "openvswitch.ko"
     for path in (note, no_elf):
         path.write_bytes(b"text")
+    base = module_types.base_of(vmlinux)
     with pytest.raises(BadInput, match="expected a module with debug information"):
-        module_types.make(note, vmlinux, "5.10", set())
+        module_types.make(note, base, "5.10", set())
     with pytest.raises(BadInput, match="say with --release for which kernel it is"):
-        module_types.make(no_elf, vmlinux, None, set())
+        module_types.make(no_elf, base, None, set())
     with pytest.raises(BadInput, match="this file is no module with a build id"):
-        module_types.make(no_elf, vmlinux, "5.10", set())
+        module_types.make(no_elf, base, "5.10", set())
+    with pytest.raises(BadInput, match="expected a kernel's BTF, or its vmlinux"):
+        module_types.base_of(note)
+    with pytest.raises(BadInput, match="cannot read: No such file"):
+        module_types.base_of(tmp_path / "none")
 
 
 def test_without_pahole_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unable, match="pahole is missing: install dwarves"):
-        module_types.split_btf(tmp_path / "openvswitch.ko", tmp_path / "vmlinux")
+        module_types.split_btf(tmp_path / "openvswitch.ko", b"")
+
+
+def test_a_debug_package_has_the_kernel_and_what_probes_name(tmp_path: Path) -> None:
+    names = [
+        "boot/System.map-5.10.0-32-amd64",
+        "boot/vmlinux-5.10.0-32-amd64",
+        "lib/modules/5.10/vmlinux-gdb.py",
+        "lib/modules/5.10/kernel/drivers/vhost/vhost-net.ko.debug",
+        "lib/modules/5.10/kernel/net/openvswitch.ko",
+        "lib/modules/5.10/kernel/net/dsa.ko",
+    ]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "vmlinux").symlink_to("boot/vmlinux-5.10.0-32-amd64")
+    found = module_types.found_in(tmp_path, {"openvswitch", "vhost_net", "tun"})
+    assert [str(path.relative_to(tmp_path)) for path in found] == [names[1], names[3], names[4]]
+    with pytest.raises(BadInput, match="no vmlinux and no module that a probe names is below this directory"):
+        module_types.found_in(tmp_path / "lib/modules/5.10/kernel/net", {"tun"})
+
+
+def test_the_vmlinux_of_a_debug_package_has_the_kernel_s_own_types(tmp_path: Path) -> None:
+    vmlinux, _ = split_types(tmp_path)
+    holder = tmp_path / "holder.s"
+    holder.write_text(f'.section .BTF,"a"\n.incbin "{vmlinux}"\n')
+    elf = tmp_path / "vmlinux-5.10"
+    if shutil.which("as") is None:
+        pytest.skip("cannot run here: no assembler (binutils)")
+    subprocess.run(["as", "-o", str(elf), str(holder)], check=True, timeout=60)
+    assert module_types.base_of(elf).types == module_types.base_of(vmlinux).types == vmlinux.read_bytes()
+    assert module_types.base_of(elf).digest == module_types.base_of(vmlinux).digest
+    holder.write_text("nop\n")
+    subprocess.run(["as", "-o", str(elf), str(holder)], check=True, timeout=60)
+    with pytest.raises(BadInput, match="this vmlinux has no types"):
+        module_types.base_of(elf)

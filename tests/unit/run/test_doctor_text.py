@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from netconsole.base.figure import width
@@ -138,3 +140,16 @@ def test_what_comes_from_a_host_is_printable() -> None:
     hostile = Report({"name": "\x1b[31m"}, {}, {"\x1b]0;x\x07": ProbeResult("failed", "\x1b[2J")})
     for text in (brief(hostile), verbose(hostile)):
         assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("text", [brief, verbose])
+def test_a_command_is_never_broken(text: Callable[[Report], str]) -> None:
+    """It can be pasted as it is, however long it is; what is no command wraps."""
+    command = f"sudo install -Dm644 -t /etc/netconsole/btf/{'5.10.0-32-amd64' * 3} '*debug*'"
+    help = f"make them on any machine with netconsole and pahole 1.22 or newer, such as Debian 12:\n    {command}\nthen"
+    probes = {"ovs_drops": ProbeResult("unsupported", "no types", help)}
+    capabilities = {"btf": CapabilityCheck(False, "no BTF", help)}
+    lines = text(Report(HOST, capabilities, probes)).splitlines()
+    assert lines.count(f"    {command}") == 2
+    assert max(width(line) for line in lines if command not in line) <= COLUMNS
+    assert [line.strip() for line in lines].count("then") == 2

@@ -402,3 +402,13 @@ def test_the_time_so_far_is_up_to_the_last_interval_of_any_source() -> None:
         here.end()
         known.append(state.elapsed_s)
     assert known == [None, None, 2.0, 2.0, 6.0]
+
+
+def test_what_would_help_is_one_line_and_names_where_its_commands_are() -> None:
+    state = State()
+    stream = Stream(state)
+    stream.hello()
+    stream.status("unsupported", why="no types", help="make them:\n    netconsole types make debug\nand carry them")
+    assert state.probes["p"].help == "make them; netconsole doctor has the commands"
+    stream.status("unsupported", why="no module", help="modprobe tun")
+    assert state.probes["p"].help == "modprobe tun"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netconsole.cli import main
+from netconsole.cli.options import BAD_USAGE
 from netconsole_collector.compile import type_files
 from netconsole_collector.types import btf, carried
 
@@ -74,9 +77,43 @@ def test_what_is_not_loaded_there_is_absent_and_needs_no_types(tmp_path: Path, j
     assert len(type_files.of({**job, **there}, SPEC)) == 2
 
 
-def test_the_commands_are_for_this_kernel_and_these_modules(job: dict[str, Any]) -> None:
-    said = type_files.how_to_make(job, ["openvswitch", "vhost_net"])
-    assert f"linux-image-{RELEASE}-dbg" in said
-    assert f"netconsole types make --into {carried.DIRECTORY} " in said
-    assert "modinfo -n openvswitch" in said
-    assert "modinfo -n vhost_net" in said
+def commands(job: dict[str, Any]) -> list[str]:
+    lines = type_files.how_to_make(job).splitlines()
+    return [line.strip() for line in lines if line.startswith(type_files.COMMAND)]
+
+
+@pytest.mark.parametrize("release", [RELEASE, "4.18.0-305.el8.x86_64", "5.8.15-301.fc33.x86_64"])
+def test_the_command_line_takes_the_command_that_is_said(
+    release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It gets as far as looking into the directory, which is empty."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "debug").mkdir()
+    (said,) = (line for line in commands({"release": release}) if line.startswith("netconsole "))
+    assert main.run(shlex.split(said)[1:]) == BAD_USAGE
+    found = "debug: no vmlinux and no module that a probe names is below this directory"
+    assert capsys.readouterr().err == f"netconsole: {found}\n"
+
+
+def test_each_command_is_a_line_of_its_own_for_this_kernel(job: dict[str, Any]) -> None:
+    assert commands(job) == [
+        f"apt download linux-image-{RELEASE}-dbg",
+        f"dpkg -x linux-image-{RELEASE}-dbg_*.deb debug",
+        "netconsole types make debug",
+        f"sudo install -Dm644 -t {carried.DIRECTORY}/{RELEASE} {RELEASE}/*",
+    ]
+    help = type_files.how_to_make(job)
+    assert "pahole 1.22 or newer (Debian 12: package dwarves)" in help and "may be run on the host" in help
+    assert f"Carry the directory {RELEASE} to the host, and there:" in help
+    assert "to the machine where the console runs, and there:" in type_files.how_to_make({**job, "btf_digest": "x"})
+
+
+def test_systems_with_dnf_have_commands_of_their_own() -> None:
+    release = "4.18.0-305.el8.x86_64"
+    fetch = commands({"release": release})[:3]
+    assert fetch == [
+        f"dnf download --enablerepo='*debug*' kernel-debuginfo-{release}",
+        "mkdir debug",
+        f"rpm2cpio kernel-debuginfo-{release}.rpm | cpio -idm -D debug",
+    ]
+    assert "dnf's lines have not been run" in type_files.how_to_make({"release": release})

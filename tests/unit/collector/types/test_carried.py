@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from netconsole_collector.types.btf import Btf, BtfError
 from tests.support.btf_builder import BtfBuilder
 
 RELEASE, MODULE, BUILD_ID = "5.10.0-32-amd64", "openvswitch", "c0ffee"
+
+
+def note(kind: int, content: bytes, name: bytes = b"GNU\0") -> bytes:
+    """As in an ELF file: padded to four bytes."""
+    padding = bytes(-len(content) % 4)
+    return struct.pack("=III", len(name), len(content), kind) + name + content + padding
 
 
 @dataclass
@@ -31,7 +38,7 @@ class Host:
         self.types = Path(own.write(self.path / "split")).read_bytes()
         notes = self.path / "sys" / MODULE / "notes"
         notes.mkdir(parents=True)
-        (notes / ".note.gnu.build-id").write_bytes(bytes(16) + bytes.fromhex(BUILD_ID))
+        (notes / ".note.gnu.build-id").write_bytes(note(3, bytes.fromhex(BUILD_ID)))
         self.file = self.path / "etc" / RELEASE / MODULE
         self.file.parent.mkdir(parents=True)
 
@@ -138,3 +145,10 @@ def test_what_is_no_such_file_is_refused(host: Host) -> None:
         host.file.chmod(0o600)
         with pytest.raises(BtfError, match="netconsole types make did not write this file"):
             host.found()
+
+
+def test_the_build_id_is_found_among_other_notes() -> None:
+    notes = note(6, b"linux\0", b"Xen\0") + note(3, b"\1\2\3", b"GNU\0") + note(3, b"x")
+    assert carried.build_id_in(notes) == "010203"
+    assert carried.build_id_in(note(3, b"\1", b"Xen\0")) == ""
+    assert carried.build_id_in(notes[:-1][:20]) == ""
