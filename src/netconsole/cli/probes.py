@@ -43,14 +43,14 @@ def types_make(
     ] = None,
     release: Annotated[str | None, typer.Option(help="The kernel's release, if the path does not say it.")] = None,
 ) -> int:
-    """Make the types of modules from their debug information, for the kernel that they belong to."""
-    from netconsole.base.files import write_whole
+    """Make the types of a kernel without any, and of modules without, from their debug information."""
     from netconsole.probes import module_types
     from netconsole.probes.catalogue import load_all
+    from netconsole_collector.names import drop_reasons
     from netconsole_collector.probe.spec import typed_modules
     from netconsole_collector.types import carried, source_names
 
-    names: set[str] = set()
+    names: set[str] = {"pt_regs", *drop_reasons.ENUMS}
     wanted: set[str] = set()
     for manifest in load_all().values():
         if manifest.source == "bpf":
@@ -63,20 +63,29 @@ def types_make(
             (kernels if module_types.name_of(file) == module_types.VMLINUX else modules).append(file)
     if len({kernel.resolve() for kernel in kernels}) + (base is not None) > 1:
         raise bad(kernels[-1], "", "name one kernel only: a vmlinux, or --base")
-    below = module_types.base_of(kernels[0] if kernels else base or Path(OWN_TYPES))
-    for file in modules:
-        kernel, module, content = module_types.make(file, below, release, names)
-        path = into / kernel / module
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise bad(path.parent, "", f"this directory cannot be made: {error.strerror}") from None
-        write_whole(path, content)
-        print(f"{path}: {len(content) / 1000:.0f} kB")
-    if not modules:
+    if kernels and module_types.own_types(kernels[0]) is None:
+        release, content, below = module_types.make_kernel(kernels[0], release, names)
+        _write_types(into / release / module_types.VMLINUX, content)
+    elif not modules:
         raise bad(kernels[0], "", "this kernel has types of its own: name the modules that have none")
-    print(f"On the host with kernel {kernel}, put these files into {carried.DIRECTORY}/{kernel}/, owned by root.")
+    else:
+        below = module_types.base_of(kernels[0] if kernels else base or Path(OWN_TYPES))
+    for file in modules:
+        release, module, content = module_types.make(file, below, release, names)
+        _write_types(into / release / module, content)
+    print(f"On the host with kernel {release}, put these files into {carried.DIRECTORY}/{release}/, owned by root.")
     return DONE
+
+
+def _write_types(path: Path, content: bytes) -> None:
+    from netconsole.base.files import write_whole
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad(path.parent, "", f"this directory cannot be made: {error.strerror}") from None
+    write_whole(path, content)
+    print(f"{path}: {len(content) / 1000:.0f} kB")
 
 
 @probes_app.callback(invoke_without_command=True)

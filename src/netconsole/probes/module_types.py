@@ -1,7 +1,8 @@
-"""Makes a module's types from its debug information, pruned to what probes read.
+"""Makes types of a kernel or a module from debug information, pruned to what probes read.
 
-For kernels whose modules have no types of their own (before 5.11). pahole makes split BTF on top of the kernel's own.
-What no shipped probe names is left out, and the file is bound to its kernel (netconsole_collector/types/carried.py).
+For kernels without types, and for those whose modules have none of their own (before 5.11). pahole makes BTF, of a
+module split BTF on top of the kernel's. What no shipped probe names is left out, and the file is bound to its kernel
+(netconsole_collector/types/carried.py).
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from pathlib import Path
 from netconsole.base.errors import Unable, bad
 from netconsole.probes.elf import Elf
 from netconsole_collector.types import btf as b
-from netconsole_collector.types import carried
+from netconsole_collector.types import carried, kernel_symbols
 
 PAHOLE_LIMIT_S = 600.0
 NO_PAHOLE = "pahole is missing: install dwarves (Debian, Ubuntu, Fedora, RHEL)"
 _RELEASE = re.compile(r"/lib/modules/([^/]+)/")
 _NAME = re.compile(r"([\w-]+)\.ko(?:\.debug)?")
 _KERNEL = re.compile(r"vmlinux(?:-\d.*)?(?:\.debug)?")
-VMLINUX = "vmlinux"
+_BANNER = re.compile(rb"Linux version ([\w.+~-]{1,64}) \(")
+VMLINUX = carried.KERNEL
 _BTF_MAGIC = b"\x9f\xeb"
 _HEADER = struct.Struct("<HBBIIIII")
 _TYPE = struct.Struct("<III")
@@ -52,8 +54,42 @@ def base_of(file: Path) -> Base:
     """``file`` is a copy of the host's /sys/kernel/btf/vmlinux, or the vmlinux of a debug package. Raises BadInput."""
     types = own_types(file)
     if types is None:
-        raise bad(file, "", "this vmlinux has no types (BTF) of its own")
+        raise bad(
+            file, "", "this vmlinux has no types (BTF) of its own: name it among the files, so that they are made"
+        )
     return Base(file, types, hashlib.sha256(types).hexdigest())
+
+
+def make_kernel(file: Path, release: str | None, names: set[str]) -> tuple[str, bytes, Base]:
+    """The kernel's release, the content of its file, and what its modules are made on.
+
+    ``file`` is a vmlinux with debug information. ``names`` are kept. Raises BadInput and Unable.
+    """
+    try:
+        elf = Elf(file)
+        id, symbols = carried.build_id_in(elf.notes()), kernel_symbols.digest(elf.functions())
+        banner = _BANNER.search(elf.data)
+    except OSError as error:
+        raise bad(file, "", f"cannot read: {error.strerror}") from None
+    except (ValueError, struct.error):
+        raise bad(file, "", "this file is no vmlinux of a debug package") from None
+    if not id or not symbols:
+        raise bad(file, "", "this vmlinux has no build id or no symbols: take that of the debug package")
+    its_own = banner.group(1).decode() if banner else None
+    if release is not None and its_own not in (None, release):
+        raise bad(file, "", f"this is the kernel {its_own}, and not {release}")
+    release = release or its_own
+    if release is None:
+        raise bad(file, "", "this file does not say for which kernel it is: say it with --release")
+    whole = made_btf(file, None)
+    try:
+        types = pruned(None, whole, names)
+        left_out = root_names(None, whole) - root_names(None, types)
+    except (ValueError, struct.error, IndexError):
+        raise bad(file, "", "pahole made types of this file that cannot be read") from None
+    about = {"release": release, "module": VMLINUX, "build_id": id, "symbols": symbols}
+    content = carried.sealed(about, left_out, types, names)
+    return release, content, Base(file, types, hashlib.sha256(content).hexdigest())
 
 
 def own_types(file: Path) -> bytes | None:
@@ -109,7 +145,7 @@ def make(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[
     if not id:
         raise bad(file, "", "this file is no module with a build id")
     try:
-        whole = split_btf(file, base.types)
+        whole = made_btf(file, base.types)
         types = pruned(base.types, whole, names)
         left_out = root_names(base.types, whole) - root_names(base.types, types)
     except (ValueError, struct.error, IndexError):
@@ -117,15 +153,17 @@ def make(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[
             base.file, "", f"these types do not fit those of {module}: check that this is the BTF of kernel {release}"
         ) from None
     about = {"release": release, "module": module, "build_id": id, "vmlinux": base.digest}
-    return release, module, carried.sealed(about, left_out, types)
+    return release, module, carried.sealed(about, left_out, types, names)
 
 
-def split_btf(file: Path, base: bytes) -> bytes:
-    """What pahole makes of the debug information. Raises BadInput and Unable."""
+def made_btf(file: Path, base: bytes | None) -> bytes:
+    """What pahole makes of the debug information, on top of ``base``. Raises BadInput and Unable."""
     with tempfile.TemporaryDirectory(prefix="netconsole-") as directory:
         out, under = Path(directory) / "btf", Path(directory) / "base"
-        under.write_bytes(base)
-        command = ["pahole", "-J", f"--btf_base={under}", f"--btf_encode_detached={out}", str(file)]
+        command = ["pahole", "-J", f"--btf_encode_detached={out}", str(file)]
+        if base is not None:
+            under.write_bytes(base)
+            command.insert(2, f"--btf_base={under}")
         try:
             done = subprocess.run(command, capture_output=True, timeout=PAHOLE_LIMIT_S, check=False)
         except FileNotFoundError:
@@ -144,13 +182,13 @@ def split_btf(file: Path, base: bytes) -> bytes:
 
 
 class _Split:
-    """The types of a module, each with its bytes. Ids and names below those of vmlinux are vmlinux's."""
+    """Types, each with its bytes. Of a module: ids and names below those of vmlinux are vmlinux's."""
 
-    def __init__(self, vmlinux: bytes, module: bytes) -> None:
-        base_types, self._base_strings = _parts(vmlinux)
-        types, self._strings = _parts(module)
+    def __init__(self, vmlinux: bytes | None, types: bytes) -> None:
+        base_types, self._base_strings = (b"", b"") if vmlinux is None else _parts(vmlinux)
+        own, self._strings = _parts(types)
         self.first = 1 + sum(1 for _ in _each(base_types))
-        self.types = [bytearray(one) for one in _each(types)]
+        self.types = [bytearray(one) for one in _each(own)]
 
     def name(self, offset: int) -> str:
         strings = self._base_strings
@@ -163,9 +201,12 @@ class _Split:
         return len(self._base_strings)
 
 
-def pruned(vmlinux: bytes, module: bytes, names: set[str]) -> bytes:
-    """Split BTF: those types of a module that have one of these names, and all that they need. Raises ValueError."""
-    split = _Split(vmlinux, module)
+def pruned(vmlinux: bytes | None, types: bytes, names: set[str]) -> bytes:
+    """Those types that have one of these names, and all that they need. Raises ValueError.
+
+    ``types`` are vmlinux's, or without None those of a module: split BTF.
+    """
+    split = _Split(vmlinux, types)
     kept: set[int] = set()
     waiting = [number for number, one in enumerate(split.types) if names.intersection(_root_names(split, one))]
     while waiting:
@@ -177,7 +218,7 @@ def pruned(vmlinux: bytes, module: bytes, names: set[str]) -> bytes:
         waiting += [identifier - split.first for identifier in referred if identifier >= split.first]
     order = sorted(kept)
     new_ids = {split.first + number: split.first + place for place, number in enumerate(order)}
-    strings, places = bytearray(), {}
+    strings, places = (bytearray(b"\0"), {"": 0}) if vmlinux is None else (bytearray(), {})
     for number in order:
         one = split.types[number]
         for at in _references(one):
@@ -191,14 +232,15 @@ def pruned(vmlinux: bytes, module: bytes, names: set[str]) -> bytes:
                     places[name] = split.base_length + len(strings)
                     strings += name.encode() + b"\0"
                 struct.pack_into("<I", one, at, places[name])
-    types = b"".join(bytes(split.types[number]) for number in order)
-    header = _HEADER.pack(0xEB9F, 1, 0, _HEADER.size, 0, len(types), len(types), len(strings))
-    return header + types + bytes(strings)
+    kept_types = b"".join(bytes(split.types[number]) for number in order)
+    size = len(kept_types)
+    header = _HEADER.pack(0xEB9F, 1, 0, _HEADER.size, 0, size, size, len(strings))
+    return header + kept_types + bytes(strings)
 
 
-def root_names(vmlinux: bytes, module: bytes) -> set[str]:
-    """By which a source can name the types of a module."""
-    split = _Split(vmlinux, module)
+def root_names(vmlinux: bytes | None, types: bytes) -> set[str]:
+    """By which a source can name these types, of vmlinux itself (None) or of a module."""
+    split = _Split(vmlinux, types)
     return {name for one in split.types for name in _root_names(split, one) if name}
 
 

@@ -9,6 +9,7 @@ from netconsole_collector.kernel import attach, btf_objects, function_hooks, loa
 from netconsole_collector.types import header_tree, prototypes
 
 Json = Dict[str, Any]
+_NO_BTF = "this kernel has no types of its own (BTF), and fentry and fexit need them"
 _NO_MODULE_BTF = (
     "this kernel has no types (BTF) of {}, and fentry and fexit need them (modules have them from Linux 5.11 on)"
 )
@@ -37,6 +38,8 @@ def attached_at(
     if function not in codes:
         raise attach.CannotAttach("the program {} is not compiled for this kernel".format(function))
     typed = direct or point.kind in attach.TYPED
+    if typed and compiled.types != "btf":
+        raise attach.CannotAttach(_NO_BTF)
     if typed and not target.id:
         raise attach.CannotAttach("the kernel's types (BTF) do not have {}".format(point.name))
     code = function_hooks.bound(codes[function], point.kind, target.parameters)

@@ -40,6 +40,8 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
         kernel = type_files.of(job, spec)
     except (OSError, btf.BtfError):
         return None  # whoever compiles will say why
+    if not kernel:
+        return None
     asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain", "by_helpers")}
     # The names of the files of types without their directory: another machine may have compiled for this one.
     types = [os.path.basename(path) for path in kernel]

@@ -19,10 +19,7 @@ from netconsole_collector.types.carried import UnusableTypes
 _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
 """BCC would only warn, and fail at the call later."""
-_NO_TYPES_HELP = (
-    "a kernel with CONFIG_DEBUG_INFO_BTF, or the package linux-headers-{0} (Debian, Ubuntu) or kernel-devel-{0} "
-    "(Fedora, RHEL)"
-).format(os.uname().release)
+_HEADERS = "linux-headers-{0} (Debian, Ubuntu), kernel-devel-{0} (Fedora, RHEL)"
 
 _TYPE_IS_MISSING = (
     "incomplete type",
@@ -45,6 +42,7 @@ class Compiler:
         self._memlock = memlock
         self._facts: Dict[str, int] = {}
         self._btf: Optional[btf.Btf] = None
+        self._is_own = False
         self._modules: List[str] = []
         self._prologue = ""
         self._drop_reasons: Dict[str, str] = {}
@@ -67,7 +65,7 @@ class Compiler:
 
     def ways(self) -> List[str]:
         """In which ways it can be compiled, the one with the fewest calls of helpers first."""
-        if self.job.get("plain") or self._btf is None:
+        if self.job.get("plain") or not self._is_own:
             return [PLAIN]
         if self._rdonly_cast():
             return [CAST, PLAIN]
@@ -112,20 +110,23 @@ class Compiler:
     # ---- types and text ----
 
     def _kernel_types(self) -> str:
-        """Makes the header tree. Returns "btf" or "headers". Raises ProbeRefused when there is neither."""
-        path = self.job.get("btf", btf.VMLINUX)
+        """Makes the header tree. Returns "btf", "made" or "headers". Raises ProbeRefused when there is none of them."""
         source = self.job["source"]
         used = source_names.used(source) | {one["when"] for one in self._alternatives if "when" in one}
-        if not os.path.exists(path):
-            self._real_headers(used)
-            return "headers"
         try:
-            self._modules = type_files.of(self.job, self.spec)[1:]
-            types = self._btf = btf.Btf(path, self._modules)
+            files = type_files.of(self.job, self.spec)
+            if not files:
+                self._real_headers(used)
+                return "headers"
+            self._modules = files[1:]
+            types = self._btf = btf.Btf(files[0], self._modules)
             lacking = type_files.lacking(self.spec, self._modules)
         except btf.BtfError as error:
             help = type_files.how_to_make(self.job) if isinstance(error, UnusableTypes) else None
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported", help) from None
+        self._is_own = type_files.are_own(self.job, files)
+        if not self._is_own:
+            used = {name for name in used if not name.startswith("BTF_ID_")}  # they are the kernel's own numbers
         watched = self.spec["probe"].get("module", "").replace("-", "_")
         if watched in lacking and type_files.build_id(self.job, watched):  # it is not built in
             raise self._no_types_of(lacking)  # without them BCC's compiler may crash
@@ -142,13 +143,17 @@ class Compiler:
         os.environ["BCC_KERNEL_SOURCE"] = directory
         if self.job.get("machine"):  # BCC takes registers and calling convention from this variable
             os.environ["ARCH"] = header_tree.architecture(self.job["machine"])
-        return "btf"
+        return "btf" if self._is_own else "made"
 
     def _real_headers(self, used: Set[str]) -> None:
         """BCC finds the headers itself. Raises ProbeRefused when there are none."""
         root = self.job.get("headers") or real_headers.installed()
         if root is None:
-            raise ProbeRefused("the kernel has no BTF and its headers are not installed", "unsupported", _NO_TYPES_HELP)
+            why = "the kernel has no BTF, and neither types that were made for it nor its headers are here"
+            help = "install its headers: {}; or {}".format(
+                _HEADERS.format(type_files.release_of(self.job)), type_files.how_to_make(self.job)
+            )
+            raise ProbeRefused(why, "unsupported", help)
         if "headers" in self.job:
             os.environ["BCC_KERNEL_SOURCE"] = root
         self._prologue = real_headers.prologue()
@@ -214,7 +219,7 @@ class Compiler:
 
     def _target(self, point: attach.Point) -> AttachTarget:
         """A tracepoint of vmlinux, or a function of vmlinux or of a module."""
-        if self._btf is None:
+        if self._btf is None or not self._is_own:
             return AttachTarget(0)
         if point.kind == "raw_tracepoint":
             return AttachTarget(self._btf.vmlinux_id("btf_trace_" + point.name, btf.TYPEDEF))
@@ -227,7 +232,7 @@ class Compiler:
 
     def _rdonly_cast(self) -> int:
         """Its BTF id. 0: this kernel has none (before 6.2)."""
-        return 0 if self._btf is None else self._btf.vmlinux_id("bpf_rdonly_cast", btf.FUNC)
+        return self._btf.vmlinux_id("bpf_rdonly_cast", btf.FUNC) if self._btf is not None and self._is_own else 0
 
     def _refusal(self, log: str) -> ProbeRefused:
         lines = [line.strip() for line in log.splitlines() if line.strip()]

@@ -2,11 +2,11 @@
 
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from netconsole_collector.kernel import modules
 from netconsole_collector.probe.spec import named_modules, typed_modules
-from netconsole_collector.types import btf, carried, source_names
+from netconsole_collector.types import btf, carried, kernel_symbols, source_names
 
 COMMAND = "    "
 """Before a command in a help of several lines."""
@@ -24,12 +24,34 @@ Json = Dict[str, Any]
 
 
 def of(job: Json, spec: Json) -> List[str]:
-    """The first one is vmlinux's. Raises carried.UnusableTypes."""
-    vmlinux = job.get("btf", btf.VMLINUX)
-    own = [vmlinux, *btf.module_paths(typed_modules(spec), os.path.dirname(vmlinux))]
-    build_ids = {name: build_id(job, name) for name in sorted(lacking(spec, own))}
-    names = source_names.of_types(job["source"], str(spec["programs"])) if build_ids else set()
-    return own + carried.paths(build_ids, vmlinux, _release(job), job.get("carried", carried.DIRECTORY), names)
+    """The first one is vmlinux's. Empty: there are no types of this kernel. Raises carried.UnusableTypes."""
+    own, release = job.get("btf", btf.VMLINUX), release_of(job)
+    directory = job.get("carried", carried.DIRECTORY)
+    files = [own]
+    if not os.path.exists(own):
+        files = [carried.kernel_path(release, directory)]
+        if not os.path.exists(files[0]):
+            return []
+        carried.check_kernel(files[0], release, *_kernel(job), _names(job, spec))
+    files += btf.module_paths(typed_modules(spec), os.path.dirname(own))
+    build_ids = {name: build_id(job, name) for name in sorted(lacking(spec, files))}
+    return files + carried.paths(build_ids, files[0], release, directory, _names(job, spec) if build_ids else set())
+
+
+def are_own(job: Json, files: List[str]) -> bool:
+    """Whether these are the kernel's own types: BTF-typed programs need its numbers."""
+    return bool(files[0] == job.get("btf", btf.VMLINUX))
+
+
+def _names(job: Json, spec: Json) -> Set[str]:
+    return source_names.of_types(job["source"], str(spec["programs"]))
+
+
+def _kernel(job: Json) -> Tuple[str, str]:
+    """Build id and digest of the symbols. Of another kernel, whoever asks for the compile says them."""
+    if "btf" in job:
+        return job.get("build_ids", {}).get(carried.KERNEL, ""), job.get("symbols", "")
+    return carried.kernel_build_id_here(), kernel_symbols.here()
 
 
 def build_id(job: Json, module: str) -> Optional[str]:
@@ -55,12 +77,12 @@ def lacking(spec: Json, files: List[str]) -> List[str]:
 
 def how_to_make(job: Json) -> str:
     """The way out in one line, and below it, indented, commands that are pasted one by one."""
-    release = _release(job)
+    release = release_of(job)
     fetch, note = (_RPM, "dnf's lines have not been run") if _OF_RPM.search(release) else (_DEB, _DEB_NOTE)
     place = "the machine where the console runs" if "btf_digest" in job else "the host"
     return "\n".join(
         [
-            "make them on any machine with netconsole and pahole 1.22 or newer (Debian 12: package dwarves), from the "
+            "make types on any machine with netconsole and pahole 1.22 or newer (Debian 12: package dwarves), from the "
             "debug package of kernel {}:".format(release),
             *(COMMAND + line.format(release) for line in fetch),
             COMMAND + "netconsole types make debug",
@@ -75,5 +97,5 @@ def _in_sysfs(module: str) -> str:
     return module.replace("-", "_")
 
 
-def _release(job: Json) -> str:
+def release_of(job: Json) -> str:
     return str(job.get("release") or os.uname().release)

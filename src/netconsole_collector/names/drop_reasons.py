@@ -20,9 +20,13 @@ MODULES = ["openvswitch", "mac80211"]
 _CORE_PREFIX = re.compile(r"^SKB_DROP_REASON_")
 _SUBSYSTEM_PREFIX = re.compile(r"^SKB_DROP_REASON_SUBSYS_")
 _RX_PREFIX = re.compile(r"^_*RX_DROP_")
+_CORE_ENUMS = ("skb_drop_reason", "skb_drop_reason_subsys")
 _SUBSYSTEM_ENUMS = ("ovs_drop_reason", "mac80211_drop_reason", "___mac80211_drop_reason", "qdisc_drop_reason")
 """The last one (7.3) is told by a tracepoint of its own, qdisc_drop. kfree_skb has QDISC_DROP in its place, where the
 packets of a queue are freed (__tcf_kfree_skb_list). Should one come by kfree_skb, it has its name."""
+
+ENUMS = {*_CORE_ENUMS, *_SUBSYSTEM_ENUMS}
+"""All that :func:`from_btf` looks for."""
 
 _BENIGN = """
 BPF_CGROUP_EGRESS IPV6DISABLED LOCAL_MAC NEIGH_DEAD NETFILTER_DROP NO_SOCKET OTHERHOST QUEUE_PURGE SKB_CONSUMED

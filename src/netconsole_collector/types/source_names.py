@@ -37,7 +37,10 @@ def used(source: str) -> Set[str]:
 def of_types(*texts: str) -> Set[str]:
     """What may be a type or a function of the kernel in these sources and manifests, also behind HAVE_ and NARGS_."""
     names = {name for text in texts for name in used(text)}
-    return names | {name.partition("_")[2] for name in names if name.startswith(("HAVE_", "NARGS_"))}
+    asked = {name.partition("_")[2] for name in names if name.startswith(("HAVE_", "NARGS_"))}
+    # HAVE_<struct>_<member> asks for the struct: either may have underscores, so it may end at each of them.
+    asked |= {name[:at] for name in asked for at in range(len(name)) if name[at] == "_"}
+    return names | asked - {""}
 
 
 def defined(source: str) -> Set[str]:

@@ -47,23 +47,50 @@ def made_types(version: str) -> Path:
 
 
 def debug_modules(tree: KernelTree, modules: Sequence[Path]) -> Path:
-    """Where the kernel's modules with debug information are. Their package has 800 MB: it is fetched once.
+    """Where the kernel's modules with debug information are. Raises LabUnavailable."""
+    places = [f"{DEBUG.format(tree.version)}/{module}" for module in modules]
+    return _of_debug_package(tree, "debug", places) / DEBUG.format(tree.version)
 
-    Raises LabUnavailable.
-    """
-    kept = cache_dir() / "debug" / tree.version
+
+def _of_debug_package(tree: KernelTree, kind: str, places: Sequence[str]) -> Path:
+    """These files of the kernel's debug package, in the cache. It has 800 MB, and is fetched once for each kind."""
+    kept = cache_dir() / kind / tree.version
     if not kept.is_dir():
         kept.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="fetching-", dir=cache_dir()) as directory:
             work = Path(directory)
             (package,) = archive.download([f"linux-image-{tree.version}-dbg"], work, tree.kernel.suite)
             unpack = f'dpkg --fsys-tarfile {package.name} | tar -x -- "$@"'
-            places = [f"./{DEBUG.format(tree.version)}/{module}" for module in modules]
-            archive.run(["sh", "-c", unpack, "sh", *places], work, MAKE_LIMIT_S)
+            archive.run(["sh", "-c", unpack, "sh", *(f"./{place}" for place in places)], work, MAKE_LIMIT_S)
             package.unlink()
             work.rename(kept)
             work.mkdir()
-    return kept / DEBUG.format(tree.version)
+    return kept
+
+
+def made_kernel(tree: KernelTree) -> Path:
+    """The directory of types made as if the kernel had none, of vmlinux and the modules: for the probes of now.
+
+    Raises LabUnavailable.
+    """
+    made = made_types(tree.version).with_name("without-btf") / tree.version
+    names = [path.relative_to(tree.modules) for path in load_order(tree.modules, list(MODULES))]
+    btf_files(tree)  # it makes the directory for the probes of now
+    with locked(cache_dir() / "made-kernel.lock"):
+        if not made.is_dir():
+            debug = debug_modules(tree, names)
+            vmlinux = f"usr/lib/debug/boot/vmlinux-{tree.version}"
+            with tempfile.TemporaryDirectory(prefix="making-", dir=cache_dir()) as directory:
+                work = Path(directory)
+                bare = work / "vmlinux"
+                kernel = _of_debug_package(tree, "debug-vmlinux", [vmlinux]) / vmlinux
+                archive.run(["objcopy", "--remove-section=.BTF", str(kernel), str(bare)], work, MAKE_LIMIT_S)
+                console = str(Path(sys.executable).with_name("netconsole"))
+                command = [console, "types", "make", "--into", str(work), str(bare)]
+                archive.run([*command, *(str(debug / name) for name in names)], work, MAKE_LIMIT_S)
+                made.parent.mkdir(exist_ok=True)
+                (work / tree.version).rename(made)
+    return made
 
 
 def make_types(tree: KernelTree, vmlinux: Path, modules: Sequence[Path]) -> Path:

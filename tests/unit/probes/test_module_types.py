@@ -94,7 +94,7 @@ def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
 def test_without_pahole_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unable, match="pahole is missing: install dwarves"):
-        module_types.split_btf(tmp_path / "openvswitch.ko", b"")
+        module_types.made_btf(tmp_path / "openvswitch.ko", b"")
 
 
 def test_a_debug_package_has_the_kernel_and_what_probes_name(tmp_path: Path) -> None:

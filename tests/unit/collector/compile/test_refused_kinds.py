@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.compile import worker
+from netconsole_collector.compile import attaching, worker
+from netconsole_collector.compile.compiled import PLAIN, AttachTarget, Compiled
 from netconsole_collector.kernel import attach
 
 _NO_TYPES = "the module has no BTF"
@@ -73,3 +74,16 @@ def test_only_programs_that_come_back_ask_whether_they_may(
     one._attach_one(None, {}, {"name": "began", **entry}, [{"point": "entry:f", "function": "on_call"}], False)
     assert asked == [one._coming_back.attach if comes_back else attach.attach_called]
     one._close_descriptors()
+
+
+@pytest.mark.parametrize("types", ["made", "headers"])
+def test_fentry_needs_the_kernel_s_own_types_and_says_so(monkeypatch: pytest.MonkeyPatch, types: str) -> None:
+    point = "entry:tcp_v4_rcv"
+    monkeypatch.setattr(attach, "check", lambda point: None)
+    its: Any = {"functions": {}, "maps": {}, "facts": {}, "drop_reasons": {}, "types": types, "way": PLAIN}
+    compiled = Compiled(**its, targets={point: AttachTarget(0)}, misfits={}, rdonly_cast=0)
+    alternative = {"point": point, "function": "on_call"}
+    with pytest.raises(attach.CannotAttach, match="this kernel has no types of its own"):
+        attaching.attached_at(
+            compiled, {"on_call": b""}, alternative, attach.parse("fentry:tcp_v4_rcv"), False, attach.attach_called
+        )

@@ -77,6 +77,37 @@ def test_what_is_not_loaded_there_is_absent_and_needs_no_types(tmp_path: Path, j
     assert len(type_files.of({**job, **there}, SPEC)) == 2
 
 
+def test_a_kernel_without_types_has_those_that_were_made_for_it(tmp_path: Path, job: dict[str, Any]) -> None:
+    """And its modules are bound to that file."""
+    job |= {"btf": str(tmp_path / "none" / "vmlinux"), "symbols": "5e7"}
+    job["build_ids"] = {**BUILD_IDS, carried.KERNEL: "0d"}
+    assert type_files.of(job, SPEC) == []
+    kernel = tmp_path / "carried" / RELEASE / carried.KERNEL
+    kernel.parent.mkdir(parents=True)
+    about = {"release": RELEASE, "module": carried.KERNEL, "build_id": "0d", "symbols": "5e7"}
+    kernel.write_bytes(carried.sealed(about, (), b"types"))
+    kernel.chmod(0o600)
+    module = carry(tmp_path, "openvswitch", BUILD_IDS["openvswitch"])
+    with pytest.raises(carried.UnusableTypes, match="whose own types differ"):
+        type_files.of(job, SPEC)
+    its = {"release": RELEASE, "module": "openvswitch", "build_id": BUILD_IDS["openvswitch"]}
+    digest = hashlib.sha256(kernel.read_bytes()).hexdigest()
+    module.write_bytes(carried.sealed({**its, "vmlinux": digest}, (), b"types"))
+    files = type_files.of(job, SPEC)
+    assert files == [str(kernel), str(module)]
+    assert not type_files.are_own(job, files)
+    with pytest.raises(carried.UnusableTypes, match="whose symbols differ"):
+        type_files.of({**job, "symbols": "5e8"}, SPEC)
+
+
+def test_types_that_were_made_for_a_kernel_do_not_take_the_place_of_its_own(
+    tmp_path: Path, job: dict[str, Any]
+) -> None:
+    carry(tmp_path, carried.KERNEL, "0d")
+    files = type_files.of(job, SPEC)
+    assert files == [job["btf"], str(tmp_path / "btf" / "bridge")] and type_files.are_own(job, files)
+
+
 def commands(job: dict[str, Any]) -> list[str]:
     lines = type_files.how_to_make(job).splitlines()
     return [line.strip() for line in lines if line.startswith(type_files.COMMAND)]

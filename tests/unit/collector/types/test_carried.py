@@ -152,3 +152,71 @@ def test_the_build_id_is_found_among_other_notes() -> None:
     assert carried.build_id_in(notes) == "010203"
     assert carried.build_id_in(note(3, b"\1", b"Xen\0")) == ""
     assert carried.build_id_in(notes[:-1][:20]) == ""
+
+
+class BareKernel:
+    """A kernel without types, and a file with some that were made for it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / RELEASE / carried.KERNEL
+        self.path.parent.mkdir()
+        types = BtfBuilder()
+        types.record("sk_buff", 8, [("len", types.integer("unsigned int", 4), 32)])
+        self.types = Path(types.write(path / "types")).read_bytes()
+
+    def carry(self, **about: str) -> None:
+        line = {"release": RELEASE, "module": carried.KERNEL, "build_id": BUILD_ID, "symbols": "5e7", **about}
+        self.path.write_bytes(carried.sealed(line, ["net_device"], self.types))
+        self.path.chmod(0o644)
+
+    def check(self, *names: str, symbols: str = "5e7") -> None:
+        carried.check_kernel(str(self.path), RELEASE, BUILD_ID, symbols, {"sk_buff", *names})
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> BareKernel:
+    return BareKernel(tmp_path)
+
+
+def test_types_of_a_kernel_are_used_if_they_are_its_own(bare: BareKernel) -> None:
+    bare.carry()
+    bare.check()
+    types = Btf(str(bare.path))
+    assert [member.bit_offset for member in types.members(types.record("sk_buff") or 0)] == [32]
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ({"release": "5.10.0-31-amd64"}, "this file is for vmlinux of kernel 5.10.0-31-amd64"),
+        ({"module": "vhost"}, "this file is for vhost of kernel"),
+        ({"build_id": "decade"}, "this file is for another build of this kernel$"),
+        ({"symbols": "5e8"}, "this file is for another build of this kernel, whose symbols differ$"),
+    ],
+)
+def test_types_of_another_kernel_are_refused(bare: BareKernel, about: dict[str, str], why: str) -> None:
+    bare.carry(**about)
+    with pytest.raises(carried.UnusableTypes, match=why):
+        bare.check()
+
+
+def test_a_kernel_that_hides_its_symbols_is_not_believed(bare: BareKernel) -> None:
+    bare.carry()
+    with pytest.raises(carried.UnusableTypes, match=r"hides the addresses of its symbols: run sysctl"):
+        bare.check(symbols="")
+
+
+def test_a_kernel_s_file_that_is_cut_off_or_lacks_something_is_refused(bare: BareKernel) -> None:
+    bare.carry()
+    with pytest.raises(carried.UnusableTypes, match="this file lacks net_device, which netconsole reads now"):
+        bare.check("net_device")
+    bare.path.write_bytes(bare.path.read_bytes()[:-1])
+    with pytest.raises(carried.UnusableTypes, match="damaged or cut off"):
+        bare.check()
+
+
+def test_what_was_looked_for_when_the_file_was_made_is_not_taken_for_left_out() -> None:
+    """Names are kept in a short form, which two may share."""
+    left_out = carried.sealed({}, ["plumless"], b"", known=["buckeroo"])
+    assert carried._short("plumless") == carried._short("buckeroo")
+    assert b'"left_out":[]' in left_out

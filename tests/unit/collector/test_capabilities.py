@@ -1,0 +1,45 @@
+"""What `doctor` says of the types of a kernel without BTF."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from netconsole_collector import capabilities
+from netconsole_collector.types import btf, carried, kernel_symbols, real_headers
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where types of this machine's kernel are looked for, as if it had none."""
+    monkeypatch.setattr(btf, "VMLINUX", str(tmp_path / "none"))
+    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(carried, "kernel_build_id_here", lambda: "c0ffee")
+    monkeypatch.setattr(kernel_symbols, "here", lambda: "5e7")
+    monkeypatch.setattr(real_headers, "installed", lambda: None)
+    path = tmp_path / os.uname().release / carried.KERNEL
+    path.parent.mkdir()
+    return path
+
+
+def carry(path: Path, symbols: str) -> None:
+    about = {"release": os.uname().release, "module": carried.KERNEL, "build_id": "c0ffee", "symbols": symbols}
+    path.write_bytes(carried.sealed(about, (), b"types"))
+    path.chmod(0o644)
+
+
+def test_types_that_were_made_for_this_kernel_do(made: Path) -> None:
+    carry(made, "5e7")
+    assert capabilities._btf() == {"ok": True, "why": f"the kernel has no BTF; netconsole uses the types in {made}"}
+
+
+def test_those_of_another_one_do_not_and_are_named(made: Path) -> None:
+    carry(made, "5e8")
+    why = f"the kernel has no BTF, and {made}: this file is for another build of this kernel, whose symbols differ"
+    assert capabilities._btf() == {"ok": False, "why": why}
+
+
+def test_without_any(made: Path) -> None:
+    assert capabilities._btf()["ok"] is False
