@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import mmap
 import shutil
 import sys
 import tempfile
@@ -68,6 +69,13 @@ def _of_debug_package(tree: KernelTree, kind: str, places: Sequence[str]) -> Pat
     return kept
 
 
+def _hide_types(vmlinux: Path) -> None:
+    """Gives its .BTF another name. objcopy refuses this file: its relocations refer to no symbols."""
+    with vmlinux.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        at = content.rfind(b"\0.BTF\0")
+        content[at + 1 : at + 5] = b".XTF"
+
+
 def made_kernel(tree: KernelTree) -> Path:
     """The directory of types made as if the kernel had none, of vmlinux and the modules: for the probes of now.
 
@@ -84,7 +92,8 @@ def made_kernel(tree: KernelTree) -> Path:
                 work = Path(directory)
                 bare = work / "vmlinux"
                 kernel = _of_debug_package(tree, "debug-vmlinux", [vmlinux]) / vmlinux
-                archive.run(["objcopy", "--remove-section=.BTF", str(kernel), str(bare)], work, MAKE_LIMIT_S)
+                shutil.copy(kernel, bare)
+                _hide_types(bare)
                 console = str(Path(sys.executable).with_name("netconsole"))
                 command = [console, "types", "make", "--into", str(work), str(bare)]
                 archive.run([*command, *(str(debug / name) for name in names)], work, MAKE_LIMIT_S)
