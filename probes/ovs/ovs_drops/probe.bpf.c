@@ -207,16 +207,6 @@ static inline u32 reason_of(struct bpf_raw_tracepoint_args *ctx)
 #endif
 }
 
-/* Reasons by which the datapath says that a flow decided to drop. */
-static inline int is_by_flow(u32 reason)
-{
-#ifdef HAVE_OVS_DROP_LAST_ACTION
-    return reason == OVS_DROP_LAST_ACTION || reason == OVS_DROP_EXPLICIT || reason == OVS_DROP_EXPLICIT_WITH_ERROR;
-#else
-    return 0;
-#endif
-}
-
 /* The function whose call returns to this address. 0: not a relative call. */
 static inline u64 called_before(u64 location)
 {
@@ -252,14 +242,9 @@ int freed(struct bpf_raw_tracepoint_args *ctx)
     struct sk_buff *skb = NC_ARG(0);
     u64 location = ctx->args[1];
 
-    if (is_by_flow(reason))
-        return 0;
 #ifdef HAVE_SKB_DROP_REASON_SUBSYS_OPENVSWITCH
     if (SUBSYSTEM(reason) == SKB_DROP_REASON_SUBSYS_OPENVSWITCH) {
-#ifdef HAVE_OVS_DROP_METER
-        if (reason != OVS_DROP_METER)
-#endif
-            account(ctx, skb, location, reason);
+        account(ctx, skb, location, reason);
         return 0;
     }
 #endif
@@ -268,16 +253,7 @@ int freed(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-/* ---- dropped by a flow ---- */
-
-#ifdef HAVE_OVS_DROP_LAST_ACTION
-int freed_by_flow(struct bpf_raw_tracepoint_args *ctx)
-{
-    if (is_by_flow(reason_of(ctx)))
-        account(ctx, NC_ARG(0), ctx->args[1], reason_of(ctx));
-    return 0;
-}
-#endif
+/* ---- dropped by a flow, before 6.7 ---- */
 
 #define ACTIONS 24      /* so many are read; a flow with more is taken for one with an output */
 
@@ -356,7 +332,7 @@ int executed_by_kprobe(void *ctx)
     return 0;
 }
 
-/* ---- dropped by a meter ---- */
+/* ---- dropped by a meter, before 6.7 ---- */
 
 struct metered_packet {
     u64 skb;

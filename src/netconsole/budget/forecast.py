@@ -130,7 +130,7 @@ def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times |
             continue
         attach = _hook_of(program, measured.hooks)
         if attach is None:
-            missing.append(program.attach[0].point)
+            missing += [] if program.unless else [program.attach[0].point]
             continue
         hook = measured.hooks[attach]
         found += 1

@@ -78,7 +78,7 @@ def request(manifests: Sequence[Manifest]) -> ProbeRequest:
 def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     alternatives = program["attach"]
     assert isinstance(alternatives, list)
-    points = tuple((one["point"], one.get("when")) for one in alternatives)
+    points = (*((one["point"], one.get("when")) for one in alternatives), ("unless", program.get("unless")))
     if points in wanted.known:
         return
     wanted.known.add(points)
@@ -86,7 +86,7 @@ def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     attach = [{**one, "function": f"hook_{number}"} for one in alternatives]
     # The collector finds out the kernel facts that the source names. So name those of the alternatives too.
     asked = "".join(f"#ifdef {one['when']}\n#endif\n" for one in alternatives if "when" in one)
-    kept = {key: program[key] for key in ("measures", "module") if key in program}
+    kept = {key: program[key] for key in ("measures", "module", "unless") if key in program}
     wanted.specs.append({**kept, "name": f"hook_{number}", "required": False, "attach": attach})
     wanted.code += f"\n{asked}int hook_{number}(void *ctx)\n{{\n    return count_run({number});\n}}\n"
 

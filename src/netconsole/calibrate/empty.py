@@ -23,7 +23,9 @@ def request(manifests: Iterable[Manifest]) -> ProbeRequest:
             attach = [
                 {"point": point, "function": "nothing", **({"when": when} if when else {})} for point, when in points
             ]
-            found.setdefault(points, {"name": f"on_{len(found)}", "required": False, "attach": attach})
+            unless = {"unless": program.unless} if program.unless else {}
+            same = (*points, ("unless", program.unless))
+            found.setdefault(same, {"name": f"on_{len(found)}", "required": False, "attach": attach, **unless})
     about = {"name": NAME, "version": 1, "modes": ["summary"], "btf_modules": sorted(modules)}
     spec = {"probe": about, "programs": list(found.values())}
     return ProbeRequest(NAME, "summary", {}, spec, behind_headers(CODE))

@@ -147,6 +147,8 @@ class ProgramSpec:
     attach: tuple[AttachSpec, ...]
     modes: tuple[Mode, ...] = MODES
     """In which it is attached."""
+    unless: str = ""
+    """Kernels that have this do without it, by the name that its source asks for; "": all need it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ _SECTIONS = (
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
 _MODULE = re.compile(r"\w{1,55}", re.ASCII)
+_FACT = re.compile(r"(?:HAVE|NARGS)_\w{1,120}", re.ASCII)
 
 
 def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) -> Manifest:
@@ -153,14 +154,14 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
 
 
 def _program(item: Checker) -> ProgramSpec:
-    item.only(("name", "required", "module", "measures", "modes", "leads", "follows", "goes_on", "attach"))
+    item.only(("name", "required", "module", "measures", "modes", "leads", "follows", "goes_on", "attach", "unless"))
     if item.has("module"):
         item.text("module")
     attach = []
     for one in item.tables("attach"):
         one.only(("point", "function", "takes", "when"))
         one.texts("takes")
-        when = one.text("when") if one.has("when") else ""
+        when = _fact(one, "when")
         point = one.text("point")
         kind = point.partition(":")[0]
         if point and (kind not in POINTS or not point.partition(":")[2]):
@@ -169,7 +170,15 @@ def _program(item: Checker) -> ProgramSpec:
     if not attach:
         item.wrong("attach", "expected at least one alternative { point = …, function = … }")
     required, measures = item.boolean("required"), item.text("measures")
-    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item))
+    return ProgramSpec(item.text("name"), required, measures, tuple(attach), _modes(item), _fact(item, "unless"))
+
+
+def _fact(item: Checker, key: str) -> str:
+    """What a kernel may have, by a name that can stand in C; "": nothing is said."""
+    name = item.text(key) if item.has(key) else ""
+    if name and _FACT.fullmatch(name) is None:
+        item.wrong(key, f"expected HAVE_ and a name of the kernel, found {shown(name)}")
+    return name
 
 
 def _counter(name: str, item: Checker) -> CounterSpec:

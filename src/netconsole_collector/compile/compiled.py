@@ -57,6 +57,11 @@ def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, AttachTarget]) 
     return attach.parse(point).kind == "raw_tracepoint" and targets[point].id != 0
 
 
+def is_needless(entry: Mapping[str, Any], facts: Mapping[str, int]) -> bool:
+    """Whether a program is left out because this kernel has what the manifest says (``unless``)."""
+    return entry.get("unless") in facts
+
+
 def make_maps(compiled: Compiled) -> Dict[str, int]:
     """Makes the maps. Returns their descriptors by name, in the same order. Raises OSError."""
     return {name: bpf_maps.create_map(like) for name, like in compiled.maps.items()}

@@ -6,7 +6,16 @@ import sys
 from typing import Any, Dict, List, Optional, Set
 
 from netconsole_collector.compile import captured_output, kernel_reads, type_files
-from netconsole_collector.compile.compiled import CAST, DIRECT, PLAIN, AttachTarget, Compiled, can_be_typed, with_maps
+from netconsole_collector.compile.compiled import (
+    CAST,
+    DIRECT,
+    PLAIN,
+    AttachTarget,
+    Compiled,
+    can_be_typed,
+    is_needless,
+    with_maps,
+)
 from netconsole_collector.compile.definitions import definitions
 from netconsole_collector.compile.pretended_maps import PretendedMaps
 from netconsole_collector.compile.refused import BCC_HELP, ProbeRefused, no_maps
@@ -73,7 +82,8 @@ class Compiler:
 
     def _can_be_direct(self) -> bool:
         """Whether every required program can be a BTF-typed raw tracepoint."""
-        required = [entry for entry in self.spec["programs"] if entry.get("required", True)]
+        programs = [entry for entry in self.spec["programs"] if not is_needless(entry, self._facts)]
+        required = [entry for entry in programs if entry.get("required", True)]
         return bool(required) and all(can_be_typed(entry, self._targets) for entry in required)
 
     def compile(self, way: str) -> Compiled:
@@ -113,6 +123,7 @@ class Compiler:
         """Makes the header tree. Returns "btf", "made" or "headers". Raises ProbeRefused when there is none of them."""
         source = self.job["source"]
         used = source_names.used(source) | {one["when"] for one in self._alternatives if "when" in one}
+        used |= {one["unless"] for one in self.spec["programs"] if "unless" in one}
         try:
             files = type_files.of(self.job, self.spec)
             if not files:

@@ -24,7 +24,15 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector.compile import captured_output
 from netconsole_collector.compile.attaching import attached_at
-from netconsole_collector.compile.compiled import DIRECT, PLAIN, Compiled, can_be_typed, make_maps, with_maps
+from netconsole_collector.compile.compiled import (
+    DIRECT,
+    PLAIN,
+    Compiled,
+    can_be_typed,
+    is_needless,
+    make_maps,
+    with_maps,
+)
 from netconsole_collector.compile.refused import NOT_LOADED, ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules
 from netconsole_collector.kernel.parent import on_parents_death
@@ -33,6 +41,8 @@ from netconsole_collector.types import btf
 _STDOUT = 1
 MAX_DESCRIPTORS = 253
 """SCM_MAX_FD of the kernel."""
+
+_NONE_IS_LEFT = "none of the probe's programs is for this kernel"
 
 _MAX_FAR_BYTES, _MAX_FAR_S = 4 << 30, 120
 """Address space and CPU time of a compile for another host. The biggest probe takes 0.3 GB and 3 s."""
@@ -214,6 +224,8 @@ class Worker:
         attached: List[Json] = []
         missing: List[Json] = []
         for entry in self.spec["programs"]:
+            if is_needless(entry, compiled.facts):
+                continue
             typed = compiled.way == DIRECT and can_be_typed(entry, compiled.targets)
             choices = entry["attach"][:1] if typed else entry["attach"]
             one, tried = self._attach_one(compiled, codes, entry, choices, typed)
@@ -225,7 +237,7 @@ class Worker:
             if must_fail or entry.get("required", True):
                 raise _missing_refusal(missing)
         if not attached:
-            raise _missing_refusal(missing)
+            raise _missing_refusal(missing) if missing else ProbeRefused(_NONE_IS_LEFT, "unsupported")
         return attached, missing
 
     def _attach_one(

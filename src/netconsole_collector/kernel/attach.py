@@ -95,12 +95,17 @@ def without_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 def needing_kprobes(programs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The required programs on functions alone, with what is to be said of them where there are no kprobes.
 
-    Without kprobes fentry is not tried either: no kernel at hand has the one without the other.
+    Without kprobes fentry is not tried either: no kernel at hand has the one without the other. Whether a kernel needs
+    a program with ``unless`` is only known when the probe is compiled.
     """
     missing = []
     for program in programs:
         points = [kinds_of(parse(alternative["point"]))[-1] for alternative in program["attach"]]
-        if program.get("required", True) and all(point.kind in BY_KPROBE for point in points):
+        if (
+            program.get("required", True)
+            and "unless" not in program
+            and all(point.kind in BY_KPROBE for point in points)
+        ):
             tried = [{"point": text(point), "why": NO_KPROBES, "detail": ""} for point in points]
             missing.append({"name": program["name"], "measures": program["measures"], "tried": tried})
     return missing

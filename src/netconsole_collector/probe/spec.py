@@ -18,6 +18,8 @@ def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
             for alternative in program["attach"]:
                 if not isinstance(alternative["point"], str) or not isinstance(alternative["function"], str):
                     return "program {}: point and function are texts".format(program["name"])
+            if not isinstance(program.get("unless", ""), str):
+                return "program {}: unless is a text".format(program["name"])
             if not program["attach"]:
                 return "program {}: no attach point".format(program["name"])
         row = ("key", "value")

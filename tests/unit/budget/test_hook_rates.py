@@ -108,8 +108,15 @@ def test_a_hook_that_is_not_there_stops_no_other_and_each_has_rows_for_128_cpus(
 
 
 def test_programs_with_other_alternatives_are_counted_each_where_this_kernel_has_them() -> None:
-    """Before Linux 6.7 the first alternative of a program of ovs_drops, the hook of another one, is not its own."""
-    programs = cast(Any, hook_rates.request([shipped("ovs_drops")]).spec["programs"])
+    """Before Linux 5.18 the first alternative of a program of tun_queues, the hook of ovs_drops, is not its own."""
+    request = hook_rates.request([shipped("ovs_drops"), shipped("tun_queues")])
+    programs = cast(Any, request.spec["programs"])
     first = [[one["point"] for one in program["attach"]] for program in programs]
     assert first.count(["raw_tracepoint:kfree_skb"]) == 1
-    assert ["raw_tracepoint:kfree_skb", "entry:ovs_execute_actions", "kprobe:ovs_execute_actions"] in first
+    assert ["raw_tracepoint:kfree_skb", "return:tun_net_xmit"] in first
+    needed = {one["attach"][0]["point"]: one["unless"] for one in programs if "unless" in one}
+    assert needed == {
+        "entry:ovs_execute_actions": "HAVE_OVS_DROP_LAST_ACTION",
+        "entry:ovs_meter_execute": "HAVE_OVS_DROP_METER",
+        "return:ovs_meter_execute": "HAVE_OVS_DROP_METER",
+    }, "as in the probe: a kernel that does without them has no such hook"

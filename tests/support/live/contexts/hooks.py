@@ -76,7 +76,9 @@ def _hooked(program: dict[str, Any], functions: Functions) -> dict[str, Any]:
         return dict(program, attach=[{"point": NOWHERE, "function": program["attach"][0]["function"]}])
     points = [one["point"] for one in program["attach"] if one["function"] == function]
     point = points[0] if points[0].startswith("raw_tracepoint:") else _ANYWHERE
-    return dict(program, attach=[{"point": point, "function": function}])
+    # The test says which kernel it is: one that needs this program.
+    needed = {key: value for key, value in program.items() if key != "unless"}
+    return dict(needed, attach=[{"point": point, "function": function}])
 
 
 def _answered(code: bytes) -> bytes:
