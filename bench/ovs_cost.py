@@ -2,13 +2,14 @@
 
 A turn has three loads: a storm in which every packet is a new flow, new flows one after the other, and packets of one
 flow. In the storm at most 64 packets wait for their answer, so its rate is that of answered upcalls. Each load is
-repeated a few times, and the least disturbed repetition counts. Flows are removed before each turn, and are not
-revalidated during it. A pair is a turn with the probe and one without, in changing order. Between them, the probe is
-only attached or detached. Prints the share of its speed that the datapath keeps (median of all pairs, with its 95 %
-interval), and the kernel's nanoseconds for an upcall and for a packet of a known flow. In the modes "governed" the
-console's own governor first finds the share of the time that keeps the budget of the profile summary under the load of
-the probe's target. "empty programs" is what calling programs on the probe's hooks costs. Checks nothing. The lab is an
-emulated machine: ratios carry over to real machines, times do not.
+repeated a few times, and the least disturbed repetition counts. (Probes that are attached for a share of the time have
+turns of a minute, of which all repetitions count.) Flows are removed before each turn, and are not revalidated during
+it. A pair is a turn with the probe and one without, in changing order. Between them, the probe is only attached or
+detached. Prints the share of its speed that the datapath keeps (median of all pairs, with its 95 % interval), and the
+kernel's nanoseconds for an upcall and for a packet of a known flow. In the modes "governed" the console's own governor
+first finds the share of the time that keeps the budget of the profile summary under the load of the probe's target.
+"empty programs" is what calling programs on the probe's hooks costs. Checks nothing. The lab is an emulated machine:
+ratios carry over to real machines, times do not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import copy
 import math
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -54,8 +56,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
 SAMPLED, SAMPLED_PCT = ", a tenth of the time", 10
 GOVERNED = ", governed"
 EMPTY = ", empty programs"
-SAMPLED_SLICES = 60
-"""Of a turn, with them or without: more than a period of the sampler, in which all slices count alike."""
+STEADY_S = 60.0
+"""The sampler's first periods are short: it has to find out what attaching costs."""
+SAMPLED_S = 60.0
+"""A turn with them or without: two of the sampler's longest periods, in which all slices count alike."""
 KNOBS = {"host_path": {"inside_devices": "va", "outside_devices": "vb"}}
 SLICES = 5
 """Of a turn."""
@@ -145,14 +149,20 @@ class Traffic:
         self._sender = bed.hypervisor.start("python3", "-c", SENDER)
 
     def turn(self, sampled: bool = False) -> Turn:
-        """The least disturbed of some slices; ``sampled``: the mean of many."""
+        """The least disturbed of some slices; ``sampled``: the mean of all in a longer time."""
         self._hypervisor.run("ovs-appctl", "revalidator/purge")
-        slices = [
-            Turn(self.new_flows(STORM), self.new_flows(ALONE, 1), self.known(KNOWN))
-            for _ in range(SAMPLED_SLICES if sampled else SLICES)
-        ]
+        end_s = time.monotonic() + SAMPLED_S * sampled
+        slices: list[Turn] = []
+        while len(slices) < SLICES or time.monotonic() < end_s:
+            slices.append(Turn(self.new_flows(STORM), self.new_flows(ALONE, 1), self.known(KNOWN)))
         columns = [[one for one in column if not math.isnan(one)] for column in zip(*slices, strict=True)]
         return Turn(*map(statistics.fmean, columns)) if sampled else Turn(*map(min, columns))
+
+    def settle(self) -> None:
+        """Packets of a known flow until the sampler has found its period."""
+        end_s = time.monotonic() + STEADY_S
+        while time.monotonic() < end_s:
+            self.known(KNOWN)
 
     def load(self, name: str) -> None:
         """Some seconds of what the target of a probe is about: new flows, or packets of a known one."""
@@ -178,7 +188,7 @@ class Collector(InsideMeasurement):
 
     def __init__(self, bed: Testbed) -> None:
         self._runs: dict[str, tuple[int, int]] = {}
-        self._seen_pct, self._empty = 100, False
+        self._seen_pct, self._empty, self._unseen_ms = 100, False, 0.0
         super().__init__(bed.hypervisor)
         self.statistics(0)
 
@@ -210,10 +220,15 @@ class Collector(InsideMeasurement):
 
     def submitted(self, names: Sequence[str]) -> int:
         """Events since they were loaded."""
-        self._read_every(ATTENDED_MS)
-        self.settle()
-        self._read_every(ALONE_MS)
+        self._read_now()
         return sum(self.event_count(name, "submitted") for name in names)
+
+    def unseen_ms(self, names: Sequence[str]) -> float:
+        """For how long they were not attached since the last call, on average."""
+        self._read_now()
+        in_all_ms = statistics.fmean(self.cost(name).ledger["unseen_ms"].total for name in names)
+        before_ms, self._unseen_ms = self._unseen_ms, in_all_ms
+        return in_all_ms - before_ms
 
     def alone(self) -> None:
         """From here on it reads nothing."""
@@ -248,6 +263,11 @@ class Collector(InsideMeasurement):
             return {}
         seen: dict[str, frames.Scalar] = {SEEN_PCT: self._seen_pct} if self._seen_pct < 100 and mode != DETACHED else {}
         return {**catalogue.shipped(name).knobs, **KNOBS.get(name, {}), **seen}
+
+    def _read_now(self) -> None:
+        self._read_every(ATTENDED_MS)
+        self.settle()
+        self._read_every(ALONE_MS)
 
     def _read_every(self, ms: int) -> None:
         self.command(command="interval", ms=ms)
@@ -284,17 +304,27 @@ def measure(
             for name in names:
                 collector.attach(name, mode if wanted else DETACHED)
             attached = wanted
+        if sampled and wanted:
+            traffic.settle()
+            collector.unseen_ms(names)
         traffic.new_flows(WARM)
-        return traffic.turn(sampled)
+        began_s = time.monotonic()
+        taken = traffic.turn(sampled)
+        if sampled and wanted:
+            unseen.append(collector.unseen_ms(names) / 1000 / (time.monotonic() - began_s))
+        return taken
 
+    unseen: list[float] = []
     kept: list[Turn] = []
     for number in range(pairs):
         order = (False, True) if number % 2 == 0 else (True, False)
         turns = {wanted: turn(wanted=wanted) for wanted in order}
         kept.append(Turn(*(without / during for without, during in zip(turns[False], turns[True], strict=True))))
-    if not sampled:
+    if sampled:
+        runs = f"attached for {1 - statistics.fmean(unseen):.1%} of the time"
+    else:
         turn(wanted=True)
-    runs = collector.run_times(traffic) if names and not sampled else ""
+        runs = collector.run_times(traffic) if names else ""
     columns = [shown(column) for column in zip(*kept, strict=True)]
     submitted = collector.submitted(names)
     for name in names:

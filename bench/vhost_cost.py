@@ -8,8 +8,9 @@ once, on every hook of these probes. For "governed" the console's own governor f
 keeps the budget of the profile summary. The lab is an emulated machine: ratios carry over to real machines, times do
 not.
 
-A run can be short: `--only vhost_queues --keep FILE` adds its rounds to those in FILE, and prints the table of all of
-them. `--table --keep FILE` only prints the table.
+Probes that are attached for a share of the time have phases of a minute. A run can be short: `--only vhost_queues
+--keep FILE` adds its rounds to those in FILE, and prints the table of all of them. `--table --keep FILE` only prints
+the table.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -52,8 +55,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 SAMPLED, SAMPLED_PCT = ", a tenth of the time", 10
 GOVERNED = ", governed"
-SAMPLED_SLICES = 10
-"""Of a phase with them, and of those beside it: two periods of the sampler, in which all slices count alike."""
+STEADY_S = 60.0
+"""The sampler's first periods are short: it has to find out what attaching costs."""
+SAMPLED_S = 60.0
+"""A phase with them, and those beside it: two of the sampler's longest periods, in which all slices count alike."""
 SLICES = 3
 """Of a phase: in each figure the least disturbed one counts."""
 LOST_AT_MOST = 3
@@ -128,10 +133,21 @@ class Traffic:
             self._find_worker_of_guest()
 
     def phase(self, sampled: bool = False) -> Slice:
-        """The best of several slices, figure by figure. ``sampled``: the mean of more of them."""
+        """The best of several slices, figure by figure. ``sampled``: the mean of all in a minute."""
         if sampled:
-            return Slice(*map(statistics.fmean, zip(*(self._slice() for _ in range(SAMPLED_SLICES)), strict=True)))
+            return self._mean(SAMPLED_S)
         return Slice(*map(min, zip(*(self._slice() for _ in range(SLICES)), strict=True)))
+
+    def settle(self) -> None:
+        """The same packets until the sampler has found its period."""
+        self._mean(STEADY_S)
+
+    def _mean(self, seconds: float) -> Slice:
+        end_s = time.monotonic() + seconds
+        slices = [self._slice()]
+        while time.monotonic() < end_s:
+            slices.append(self._slice())
+        return Slice(*map(statistics.fmean, zip(*slices, strict=True)))
 
     def flood(self, count: int = PACKETS) -> int:
         """Packets to the peer, which the targets are about. Returns how long it took, in ns."""
@@ -190,6 +206,12 @@ class Collector(InsideMeasurement):
             self.loaded = tuple(settings)
         with ThreadPoolExecutor() as pool:  # the collector compiles two at once
             list(pool.map(lambda name: self.load(name, settings[name][0], seen_pct=settings[name][1]), settings))
+
+    def unseen_ms(self) -> float:
+        """For how long the loaded probes were not attached since they were loaded, on average."""
+        self.settle()
+        costs = [self.cost(name) for name in self.loaded]
+        return statistics.fmean(one.ledger["unseen_ms"].total for one in costs) if costs else 0.0
 
     def _load_empty(self) -> None:
         hooks: dict[str, dict[str, Any]] = {}
@@ -254,7 +276,14 @@ def one_round(collector: Collector, traffic: Traffic, title: str, last: bool) ->
     try:
         collector.load_group(title)
         traffic.touch()
-        during = traffic.phase(is_sampled)
+        seen_pct = 100.0
+        if is_sampled:
+            traffic.settle()
+            began_s, unseen_ms = time.monotonic(), collector.unseen_ms()
+            during = traffic.phase(is_sampled)
+            seen_pct -= (collector.unseen_ms() - unseen_ms) / (time.monotonic() - began_s) / 10
+        else:
+            during = traffic.phase()
         for name in collector.loaded:
             status = collector.statuses[name]
             if status.state != "attached":
@@ -263,8 +292,8 @@ def one_round(collector: Collector, traffic: Traffic, title: str, last: bool) ->
                 )
         told = programs(collector, traffic, title) if last and GROUPS[title] and not is_sampled else {}
         if is_sampled:
-            told = {"unseen_ms": [collector.cost(name).ledger["unseen_ms"].total for name in collector.loaded]}
-            told["settings"] = [f"{name}: {how}" for name, how in collector.settings.items()]
+            told["settings"] = [f"attached for {seen_pct:.1f} % of the time"]
+            told["settings"] += [f"{name}: {how}" for name, how in collector.settings.items()]
     finally:
         for name in collector.loaded:
             collector.command(command="unload", probe=name)
@@ -315,10 +344,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=tuple(GROUPS), default=list(GROUPS))
-    parser.add_argument("--keep", type=Path, required=True, help="file with the rounds of all runs, one a line")
+    parser.add_argument(
+        "--keep", type=Path, help="file with the rounds of all runs, one a line; without it they are not kept"
+    )
     parser.add_argument("--kprobes", action="store_true", help="no fentry and fexit, as where the kernel refuses them")
     parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        run(options, options.keep or Path(directory) / "rounds")
+
+
+def run(options: argparse.Namespace, keep: Path) -> None:
     if not options.table:
         try:
             bed = boot(kernels()[0], guests=1, arguments=CLOCK_OF_REAL_MACHINES)
@@ -330,10 +366,10 @@ def main() -> None:
             traffic, collector = Traffic(bed, peer), Collector(bed)
             collector.kprobes = options.kprobes
             for title in options.only:
-                measure(bed, collector, traffic, title, options.rounds, options.keep)
+                measure(bed, collector, traffic, title, options.rounds, keep)
                 print(f"{title}: measured", flush=True)
             collector.close()
-    show(options.keep)
+    show(keep)
 
 
 if __name__ == "__main__":
