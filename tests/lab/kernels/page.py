@@ -101,8 +101,8 @@ def cell(probe: Mapping[str, Any]) -> str:
 
 def _why(probe: Mapping[str, Any]) -> str:
     """And what would help. That a module has no types is said by a word of the table."""
-    tried = "; ".join(
-        sorted({f"{one['point']}: {one['why']}" for one in probe["tried"] if _NO_TYPES not in one["why"]})
-    )
+    attached = {point.partition(":")[2] for point in probe["attach"].values() if point}
+    refused = [one for one in probe["tried"] if one["point"].partition(":")[2] not in attached]
+    tried = "; ".join(sorted({f"{one['point']}: {one['why']}" for one in refused if _NO_TYPES not in one["why"]}))
     helps = f" What would help: {probe['help']}." if probe.get("help") else ""
     return f"{probe['why']}{f' ({tried})' if tried else ''}.{helps}"
