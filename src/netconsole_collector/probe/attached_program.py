@@ -3,6 +3,7 @@
 import os
 import struct
 import threading
+from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from netconsole_collector.kernel import attach, bpf_maps, loading, syscalls
@@ -22,10 +23,9 @@ class Released:
 
     def close(self) -> None:
         """The kernel waits in it until no CPU runs the program any more."""
-        try:
+        with suppress(OSError):  # the descriptor is gone then, too (man 2 close)
             os.close(self._link)
-        finally:
-            self._is_closed.set()
+        self._is_closed.set()
 
     def wait(self) -> None:
         """Until it is closed, by another thread."""

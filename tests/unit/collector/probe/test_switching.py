@@ -101,6 +101,5 @@ def test_what_cannot_be_closed_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("os.close", refuse)
     released = attached_program.Released(7)
-    with pytest.raises(OSError, match="bad descriptor"):
-        released.close()
+    released.close()
     released.wait()
