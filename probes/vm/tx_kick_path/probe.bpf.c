@@ -144,9 +144,9 @@ int begun(void *ctx)
     u32 thread = bpf_get_current_pid_tgid();
     struct run run = {}, *earlier;
 
-    if (!is_queued_again(vq) && !nc_check(KICK, kick != NULL))
+    if (!config)        /* kicks were not noted either */
         return 0;
-    if (!config)
+    if (!is_queued_again(vq) && !nc_check(KICK, kick != NULL))
         return 0;
     if (kick)
         answer(kick, &run);

@@ -209,6 +209,22 @@ def test_kicks_of_before_a_rest_are_of_no_run_after_it(load: Load, again: bool) 
     assert [event["kicks"] for event in host.probe.events()] == ([2] if again else [])
 
 
+@pytest.mark.proves("tx_kick_path", "knobs.seen_pct")
+def test_runs_of_a_rest_are_no_other_layout(load: Load) -> None:
+    """While programs are attached one after the other, kicks are not noted, and neither must runs be missing theirs."""
+    host = loaded(load)
+    host.probe.rest()
+    for _ in range(MANY):
+        host.kicked(host.here)
+        host.begun(host.here)
+        host.ended()
+    assert not host.probe.running.detach_failed_checks()
+    host.probe.wake()
+    host.passes(host.here)
+    host.probe.read()
+    assert host.probe.row("queues")["runs"] == 1
+
+
 @pytest.mark.proves("tx_kick_path", "knobs.netns", "tables.queues.{kicks,runs}", "histograms.stages")
 @pytest.mark.parametrize("why", ["filter", "no backend", "another backend"])
 def test_kicks_of_a_run_that_was_left_out_are_of_no_later_one(load: Load, why: str) -> None:
