@@ -87,7 +87,8 @@ def test_a_tenth_of_the_time_costs_a_tenth_and_says_so(collector: Kept, wire: Wi
     print(f"seen {100 * share:.1f} %, cost {100 * reduced / whole:.1f} % of the whole")
     for probe in (SOFTIRQS, QUEUES):
         status = collector.statuses[probe]
-        assert status.state == "attached" and len(status.attach) >= 3, "it is attached, now and then"
+        # Degraded: where no function can be watched, tx_queue_latency has no hooks of leaves.
+        assert status.state in ("attached", "degraded") and len(status.attach) >= 3, "it is attached, now and then"
 
 
 def test_all_is_exact_again_as_soon_as_it_is_attached_all_the_time(collector: Kept, wire: Wire) -> None:
