@@ -19,7 +19,6 @@ OF_EVERY_RUN = (
     "live/probes/test_host_path",
     "live/probes/test_ovs_flows",
     "live/probes/test_protocol_counters",
-    "live/probes/test_sampled",
 )
 """Files whose proofs need every run of a program, amid real traffic. Kernels exist that run none while init is on the
 CPU (SEEN of measurement.py): then the count is right and the machine is not. A probe that counts wrong does so every

@@ -11,10 +11,11 @@ LIMIT_S = 120.0
 
 _SENDER = """
 import mmap, select, socket, struct, sys, time
-FRAME, BLOCK, BLOCKS = 128, 4096, 16
+rate, port = float(sys.argv[1]), int(sys.argv[2])
+FRAME, BLOCK = 128, 4096
+BLOCKS = max(1, min(16, int(rate / 100 * FRAME / BLOCK)))  # a burst is of 10 ms at most, or of one block
 COUNT = BLOCK * BLOCKS // FRAME
 SOL_PACKET, PACKET_TX_RING, TP_STATUS_SEND_REQUEST = 263, 13, 1
-rate, port = float(sys.argv[1]), int(sys.argv[2])
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 wire.setsockopt(SOL_PACKET, PACKET_TX_RING, struct.pack("=4I", BLOCK, BLOCKS, FRAME, COUNT))
 wire.bind(("lo", 0x0800))
@@ -41,7 +42,7 @@ print(sent)
 
 
 class Storm:
-    """At most ``rate_per_s`` packets until it is stopped; every one of them is dropped."""
+    """At most ``rate_per_s`` packets until it is stopped, in small bursts; every one of them is dropped."""
 
     def __init__(self, namespace: Namespace, rate_per_s: int) -> None:
         self._process: subprocess.Popen[str] = namespace.start(_SENDER, rate_per_s, CLOSED_PORT)
