@@ -44,7 +44,7 @@ def types_make(
     release: Annotated[str | None, typer.Option(help="The kernel's release, if the path does not say it.")] = None,
 ) -> int:
     """Make the types of a kernel without any, and of modules without, from their debug information."""
-    from netconsole.probes import module_types
+    from netconsole.probes import type_maker
     from netconsole.probes.catalogue import load_all
     from netconsole_collector.names import drop_reasons
     from netconsole_collector.probe.spec import typed_modules
@@ -59,19 +59,19 @@ def types_make(
     kernels: list[Path] = []
     modules: list[Path] = []
     for given in files:
-        for file in module_types.found_in(given, wanted) if given.is_dir() else [given]:
-            (kernels if module_types.name_of(file) == module_types.VMLINUX else modules).append(file)
+        for file in type_maker.found_in(given, wanted) if given.is_dir() else [given]:
+            (kernels if type_maker.name_of(file) == type_maker.VMLINUX else modules).append(file)
     if len({kernel.resolve() for kernel in kernels}) + (base is not None) > 1:
         raise bad(kernels[-1], "", "name one kernel only: a vmlinux, or --base")
-    if kernels and module_types.own_types(kernels[0]) is None:
-        release, content, below = module_types.make_kernel(kernels[0], release, names)
-        _write_types(into / release / module_types.VMLINUX, content)
+    if kernels and type_maker.own_types(kernels[0]) is None:
+        release, content, below = type_maker.make_kernel(kernels[0], release, names)
+        _write_types(into / release / type_maker.VMLINUX, content)
     elif not modules:
         raise bad(kernels[0], "", "this kernel has types of its own: name the modules that have none")
     else:
-        below = module_types.base_of(kernels[0] if kernels else base or Path(OWN_TYPES))
+        below = type_maker.base_of(kernels[0] if kernels else base or Path(OWN_TYPES))
     for file in modules:
-        release, module, content = module_types.make(file, below, release, names)
+        release, module, content = type_maker.make(file, below, release, names)
         _write_types(into / release / module, content)
     print(f"On the host with kernel {release}, put these files into {carried.DIRECTORY}/{release}/, owned by root.")
     return DONE

@@ -198,7 +198,7 @@ def radio_types(files: KernelBtf, directory: Path) -> list[str]:
     if module is None or tree.kernel.made:
         return []
     types = directory / "mac80211"
-    types.write_bytes(Elf(decompress(module.read_bytes())).section(".BTF"))
+    types.write_bytes(Elf(decompress(module.read_bytes())).types())
     return [str(types)]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from netconsole.probes import catalogue, module_types
+from netconsole.probes import catalogue, type_maker
 from netconsole_collector.types import carried
 from tests.lab.kernels import archive
 from tests.lab.kernels.archive import cache_dir, locked
@@ -42,7 +42,7 @@ class KernelBtf:
 def made_types(version: str) -> Path:
     """Where the types are that `netconsole types make` has made for modules without any, for the probes of now."""
     probes = (probe.code() for probe in catalogue.load_all().values() if probe.source == "bpf")
-    makers = (inspect.getsource(one) for one in (module_types, carried))
+    makers = (inspect.getsource(one) for one in (type_maker, carried))
     digest = hashlib.sha256("".join((*makers, *probes)).encode()).hexdigest()
     return cache_dir() / "made" / digest[:16] / version
 
@@ -143,9 +143,7 @@ def btf_files(tree: KernelTree) -> KernelBtf:
         vmlinux = directory / "vmlinux"
         if not vmlinux.exists():
             image = tree.image.read_bytes()
-            write_whole(
-                vmlinux, btf_in(image) if tree.kernel.architecture else Elf(unpack_image(image)).section(".BTF")
-            )
+            write_whole(vmlinux, btf_in(image) if tree.kernel.architecture else Elf(unpack_image(image)).types())
         if tree.kernel.made:
             together = make_types(tree, vmlinux, [path.relative_to(tree.modules) for path in names.values()])
             modules = {name: together / name for name in names if (together / name).exists()}
@@ -153,5 +151,5 @@ def btf_files(tree: KernelTree) -> KernelBtf:
         modules = {name: directory / name for name in names}
         for name, path in names.items():
             if not modules[name].exists():
-                write_whole(modules[name], Elf(decompress(path.read_bytes())).section(".BTF"))
+                write_whole(modules[name], Elf(decompress(path.read_bytes())).types())
     return KernelBtf(tree.kernel.name, tree.version, vmlinux, modules)

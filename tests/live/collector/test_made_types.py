@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from netconsole.base.paths import SYSTEM_PYTHON
-from netconsole.probes import catalogue, module_types
+from netconsole.probes import catalogue, type_maker
 from netconsole_collector.compile.compiled import PLAIN, Compiled, decode
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import attach, cpus
@@ -66,8 +66,8 @@ def bare(tmp_path: Path) -> Iterator[dict[str, Any]]:
         pytest.skip("cannot run here: this kernel has no BTF, or hides its symbols")
     whole = Path(btf.VMLINUX).read_bytes()
     names = {name for probe in PROBES for name in names_of(probe)}
-    types = module_types.pruned(None, whole, names)
-    left_out = module_types.root_names(None, whole) - module_types.root_names(None, types)
+    types = type_maker.pruned(None, whole, names)
+    left_out = type_maker.root_names(None, whole) - type_maker.root_names(None, types)
     about = {"release": RELEASE, "module": carried.KERNEL, "build_id": carried.kernel_build_id_here()}
     path = tmp_path / "carried" / RELEASE / carried.KERNEL
     path.parent.mkdir(parents=True)

@@ -14,7 +14,7 @@ import pytest
 from netconsole.base.errors import BadInput
 from netconsole.cli.main import run
 from netconsole.cli.options import BAD_USAGE
-from netconsole.probes import module_types
+from netconsole.probes import type_maker
 from netconsole.probes.elf import Elf
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import kernel_symbols
@@ -103,8 +103,8 @@ def about(content: bytes) -> dict[str, str]:
 
 def test_offsets_are_those_of_the_compiler(package: Path, tmp_path: Path) -> None:
     vmlinux = package / "lib/modules" / RELEASE / "vmlinux"
-    release, content, base = module_types.make_kernel(vmlinux, None, NAMES)
-    elf = Elf(vmlinux)
+    release, content, base = type_maker.make_kernel(vmlinux, None, NAMES)
+    elf = Elf.mapped(vmlinux)
     assert release == RELEASE
     assert about(content)["symbols"] == kernel_symbols.digest(elf.functions())
     assert {name for name, _ in elf.functions()} == {"_stext", "netif_rx", "other", "_etext"}
@@ -124,9 +124,9 @@ def test_offsets_are_those_of_the_compiler(package: Path, tmp_path: Path) -> Non
 def test_a_module_is_made_on_what_was_kept_of_its_kernel(package: Path, tmp_path: Path) -> None:
     """Its file says of which kernel's file it is a part, and has no second copy of what that has."""
     vmlinux = package / "lib/modules" / RELEASE / "vmlinux"
-    _, content, base = module_types.make_kernel(vmlinux, None, NAMES)
+    _, content, base = type_maker.make_kernel(vmlinux, None, NAMES)
     module = vmlinux.parent / "kernel/net/openvswitch.ko.debug"
-    release, name, split = module_types.make(module, base, None, NAMES)
+    release, name, split = type_maker.make(module, base, None, NAMES)
     assert (release, name) == (RELEASE, "openvswitch")
     assert about(split)["vmlinux"] == hashlib.sha256(content).hexdigest()
     kernel, own = tmp_path / "vmlinux", tmp_path / "openvswitch"
@@ -153,13 +153,13 @@ def test_the_command_makes_a_package_s_types(package: Path, tmp_path: Path, caps
 def test_what_is_wrong_gets_one_line(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     vmlinux = package / "lib/modules" / RELEASE / "vmlinux"
     with pytest.raises(BadInput, match=f"this is the kernel {RELEASE}, and not 5.10"):
-        module_types.make_kernel(vmlinux, "5.10", NAMES)
+        type_maker.make_kernel(vmlinux, "5.10", NAMES)
     with pytest.raises(BadInput, match="name it among the files, so that they are made"):
-        module_types.base_of(vmlinux)
+        type_maker.base_of(vmlinux)
     stripped = tmp_path / "vmlinux"
     call("strip", "-o", stripped, vmlinux)
     with pytest.raises(BadInput, match="no build id or no symbols: take that of the debug package"):
-        module_types.make_kernel(stripped, None, NAMES)
+        type_maker.make_kernel(stripped, None, NAMES)
     cut = tmp_path / "vmlinux-4.18"
     cut.write_bytes(vmlinux.read_bytes()[:-500])
     assert run(["types", "make", "--into", str(tmp_path), str(cut)]) == BAD_USAGE

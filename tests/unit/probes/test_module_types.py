@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.errors import BadInput, Unable
-from netconsole.probes import module_types
+from netconsole.probes import type_maker
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import kernel_types
 from netconsole_collector.types.btf import Btf
@@ -43,7 +43,7 @@ def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path)
     vmlinux, module = split_types(tmp_path)
     names = {"vport", "ovs_vport_send", "OVS_DROP_METER", "net_device", "ovs_dp_upcall"}
     small = tmp_path / "small"
-    small.write_bytes(module_types.pruned(vmlinux.read_bytes(), module.read_bytes(), names))
+    small.write_bytes(type_maker.pruned(vmlinux.read_bytes(), module.read_bytes(), names))
     types = Btf(str(vmlinux), [str(small)])
     port = types.record("vport")
     assert port is not None
@@ -61,15 +61,15 @@ def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path)
     assert not types.named("another", (b.FUNC,))
     assert not types.enums_with({"NOT_NAMED"})
     assert len(small.read_bytes()) < len(module.read_bytes())
-    left_out = module_types.root_names(vmlinux.read_bytes(), module.read_bytes())
-    left_out -= module_types.root_names(vmlinux.read_bytes(), small.read_bytes())
+    left_out = type_maker.root_names(vmlinux.read_bytes(), module.read_bytes())
+    left_out -= type_maker.root_names(vmlinux.read_bytes(), small.read_bytes())
     assert left_out == {"unwanted", "another", "NOT_NAMED", "nobody_asks", "btf_trace_nobody_asks"}
 
 
 def test_what_is_not_split_btf_is_refused(tmp_path: Path) -> None:
     vmlinux, module = split_types(tmp_path)
     with pytest.raises(ValueError, match="not BTF"):
-        module_types.pruned(vmlinux.read_bytes(), module.read_bytes()[:-1], {"vport"})
+        type_maker.pruned(vmlinux.read_bytes(), module.read_bytes()[:-1], {"vport"})
 
 
 def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
@@ -78,23 +78,23 @@ def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
     no_elf = tmp_path / "openvswitch.ko"
     for path in (note, no_elf):
         path.write_bytes(b"text")
-    base = module_types.base_of(vmlinux)
+    base = type_maker.base_of(vmlinux)
     with pytest.raises(BadInput, match="expected a module with debug information"):
-        module_types.make(note, base, "5.10", set())
+        type_maker.make(note, base, "5.10", set())
     with pytest.raises(BadInput, match="say with --release for which kernel it is"):
-        module_types.make(no_elf, base, None, set())
+        type_maker.make(no_elf, base, None, set())
     with pytest.raises(BadInput, match="this file is no module with a build id"):
-        module_types.make(no_elf, base, "5.10", set())
+        type_maker.make(no_elf, base, "5.10", set())
     with pytest.raises(BadInput, match="expected a kernel's BTF, or its vmlinux"):
-        module_types.base_of(note)
+        type_maker.base_of(note)
     with pytest.raises(BadInput, match="cannot read: No such file"):
-        module_types.base_of(tmp_path / "none")
+        type_maker.base_of(tmp_path / "none")
 
 
 def test_without_pahole_its_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unable, match="pahole is missing: install dwarves"):
-        module_types.made_btf(tmp_path / "openvswitch.ko", b"")
+        type_maker.made_btf(tmp_path / "openvswitch.ko", b"")
 
 
 def test_a_debug_package_has_the_kernel_and_what_probes_name(tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ def test_a_debug_package_has_the_kernel_and_what_probes_name(tmp_path: Path) -> 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "vmlinux").symlink_to("boot/vmlinux-5.10.0-32-amd64")
-    found = module_types.found_in(tmp_path, {"openvswitch", "vhost_net", "tun"})
+    found = type_maker.found_in(tmp_path, {"openvswitch", "vhost_net", "tun"})
     assert [str(path.relative_to(tmp_path)) for path in found] == [names[1], names[3], names[4]]
     with pytest.raises(BadInput, match="no vmlinux and no module that a probe names is below this directory"):
-        module_types.found_in(tmp_path / "lib/modules/5.10/kernel/net", {"tun"})
+        type_maker.found_in(tmp_path / "lib/modules/5.10/kernel/net", {"tun"})
 
 
 def test_the_vmlinux_of_a_debug_package_has_the_kernel_s_own_types(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_the_vmlinux_of_a_debug_package_has_the_kernel_s_own_types(tmp_path: Pat
     if shutil.which("as") is None:
         pytest.skip("cannot run here: no assembler (binutils)")
     subprocess.run(["as", "-o", str(elf), str(holder)], check=True, timeout=60)
-    assert module_types.base_of(elf).types == module_types.base_of(vmlinux).types == vmlinux.read_bytes()
-    assert module_types.base_of(elf).digest == module_types.base_of(vmlinux).digest
+    assert type_maker.base_of(elf).types == type_maker.base_of(vmlinux).types == vmlinux.read_bytes()
+    assert type_maker.base_of(elf).digest == type_maker.base_of(vmlinux).digest
     holder.write_text("nop\n")
     subprocess.run(["as", "-o", str(elf), str(holder)], check=True, timeout=60)
     with pytest.raises(BadInput, match="this vmlinux has no types"):
-        module_types.base_of(elf)
+        type_maker.base_of(elf)

@@ -66,7 +66,7 @@ def make_kernel(file: Path, release: str | None, names: set[str]) -> tuple[str, 
     ``file`` is a vmlinux with debug information. ``names`` are kept. Raises BadInput and Unable.
     """
     try:
-        elf = Elf(file)
+        elf = Elf.mapped(file)
         id, symbols = carried.build_id_in(elf.notes()), kernel_symbols.digest(elf.functions())
         banner = _BANNER.search(elf.data)
     except OSError as error:
@@ -97,7 +97,7 @@ def own_types(file: Path) -> bytes | None:
     try:
         with file.open("rb") as opened:
             is_btf = opened.read(len(_BTF_MAGIC)) == _BTF_MAGIC
-        return file.read_bytes() if is_btf else Elf(file).section(".BTF")
+        return file.read_bytes() if is_btf else Elf.mapped(file).section(".BTF")
     except OSError as error:
         raise bad(file, "", f"cannot read: {error.strerror}") from None
     except (ValueError, struct.error):
@@ -137,7 +137,7 @@ def make(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[
         raise bad(file, "", "the file is not below lib/modules/RELEASE: say with --release for which kernel it is")
     release = release or (found.group(1) if found else "")
     try:
-        id = carried.build_id_in(Elf(file).notes())
+        id = carried.build_id_in(Elf.mapped(file).notes())
     except OSError as error:
         raise bad(file, "", f"cannot read: {error.strerror}") from None
     except (ValueError, struct.error):
