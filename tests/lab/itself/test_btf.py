@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from netconsole.probes import catalogue as probes
+from netconsole.probes.manifest import Manifest
 from netconsole_collector.kernel import attach
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.types import btf, kernel_types, prototypes
@@ -85,10 +86,20 @@ def test_no_kernel_lacks_what_a_probe_requires(kernel: str) -> None:
         (name, program["name"], problems)
         for name, manifest in probes.load_all([CHECKOUT / "probes"]).items()
         if manifest.source == "bpf"
-        for program in manifest.raw["programs"]  # type: ignore[attr-defined]
+        for program in programs_for(types, manifest)
         if program.get("required", True) and None not in (problems := obstacles(types, program, made)).values()
     ]
     assert without == []
+
+
+def programs_for(types: btf.Btf, manifest: Manifest) -> list[dict[str, Any]]:
+    """Those that a kernel with these types needs: it may do without one (``unless``)."""
+    programs: list[dict[str, Any]] = manifest.raw["programs"]  # type: ignore[assignment]
+    return [one for one in programs if not ("unless" in one and has(types, one["unless"]))]
+
+
+def has(types: btf.Btf, fact: str) -> bool:
+    return f" {fact} " in kernel_types.facts(types, {fact})
 
 
 def obstacles(types: btf.Btf, program: dict[str, Any], made: bool = False) -> dict[str, str | None]:
@@ -108,7 +119,7 @@ def obstacle(types: btf.Btf, alternative: dict[str, Any], made: bool) -> str | N
     """What these types have against one alternative."""
     point = attach.parse(alternative["point"])
     when = alternative.get("when")
-    if when and f" {when} " not in kernel_types.facts(types, {when}):
+    if when and not has(types, when):
         return f"this kernel has no {when.partition('_')[2]}"
     if point.kind == "raw_tracepoint":
         return None if types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,)) else f"no tracepoint {point.name}"
@@ -136,7 +147,7 @@ def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: Kern
         if manifest.source != "bpf" or reviewed[name]["state"] == "unsupported":
             continue
         expected = {}
-        for program in manifest.raw["programs"]:  # type: ignore[attr-defined]
+        for program in programs_for(types, manifest):
             expected[program["name"]] = next(
                 (point for point, problem in obstacles(types, program, made).items() if problem is None), None
             )
@@ -167,7 +178,7 @@ def what_would_attach(types: btf.Btf) -> dict[str, Any]:
     for name, manifest in probes.load_all([CHECKOUT / "probes"]).items():
         if manifest.source != "bpf":
             continue
-        programs = [(one, obstacles(types, one)) for one in manifest.raw["programs"]]  # type: ignore[attr-defined]
+        programs = [(one, obstacles(types, one)) for one in programs_for(types, manifest)]
         points = {one["name"]: next((p for p, why in tried.items() if not why), None) for one, tried in programs}
         missing = [(one, tried) for one, tried in programs if points[one["name"]] is None]
         is_refused = any(one.get("required", True) for one, _ in missing)
