@@ -50,7 +50,7 @@ class _Wanted:
 
     specs: list[Mapping[str, object]] = field(default_factory=list)
     code: str = _CODE
-    known: set[tuple[tuple[object, object], ...]] = field(default_factory=set)
+    known: set[tuple[object, object]] = field(default_factory=set)
 
 
 def request(manifests: Sequence[Manifest]) -> ProbeRequest:
@@ -78,10 +78,10 @@ def request(manifests: Sequence[Manifest]) -> ProbeRequest:
 def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     alternatives = program["attach"]
     assert isinstance(alternatives, list)
-    points = (*((one["point"], one.get("when")) for one in alternatives), ("unless", program.get("unless")))
-    if points in wanted.known:
+    same = tuple((one["point"], one.get("when")) for one in alternatives), program.get("unless")
+    if same in wanted.known:
         return
-    wanted.known.add(points)
+    wanted.known.add(same)
     number = len(wanted.specs)
     attach = [{**one, "function": f"hook_{number}"} for one in alternatives]
     # The collector finds out the kernel facts that the source names. So name those of the alternatives too.

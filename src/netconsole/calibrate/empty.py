@@ -14,7 +14,7 @@ CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"
 
 def request(manifests: Iterable[Manifest]) -> ProbeRequest:
     """A probe with one empty program for all programs of these probes that have the same alternatives."""
-    found: dict[tuple[tuple[str, str], ...], Mapping[str, object]] = {}
+    found: dict[tuple[tuple[tuple[str, str], ...], str], Mapping[str, object]] = {}
     modules: set[str] = set()
     for manifest in manifests:
         modules.update(manifest.btf_modules)
@@ -24,8 +24,9 @@ def request(manifests: Iterable[Manifest]) -> ProbeRequest:
                 {"point": point, "function": "nothing", **({"when": when} if when else {})} for point, when in points
             ]
             unless = {"unless": program.unless} if program.unless else {}
-            same = (*points, ("unless", program.unless))
-            found.setdefault(same, {"name": f"on_{len(found)}", "required": False, "attach": attach, **unless})
+            found.setdefault(
+                (points, program.unless), {"name": f"on_{len(found)}", "required": False, "attach": attach, **unless}
+            )
     about = {"name": NAME, "version": 1, "modes": ["summary"], "btf_modules": sorted(modules)}
     spec = {"probe": about, "programs": list(found.values())}
     return ProbeRequest(NAME, "summary", {}, spec, behind_headers(CODE))

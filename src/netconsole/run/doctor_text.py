@@ -10,12 +10,11 @@ from typing import Any
 from netconsole.base.figure import safe
 from netconsole.run.doctor import ProbeResult, Report
 from netconsole.telemetry.words import probe_state
-from netconsole_collector.compile import type_files
+from netconsole_collector.compile.type_files import COMMAND
 
 COLUMNS = 80
 _NAME_WIDTH = 18
 _HEAD_WIDTH = 13
-_COMMAND_INDENT = "    "
 _MAX_HELP = 2000
 MORE = "netconsole doctor --verbose shows every attach point."
 
@@ -87,8 +86,8 @@ def _help(what: str, written: Callable[[str, str], list[str]]) -> list[str]:
     """What would help. Its commands are indented: each stays one line, however long, so that it can be pasted."""
     lines: list[str] = []
     for line in what[:_MAX_HELP].splitlines():
-        if line.startswith(type_files.COMMAND):
-            lines.append(_COMMAND_INDENT + safe(line.strip(), _MAX_HELP))
+        if line.startswith(COMMAND):
+            lines.append(COMMAND + safe(line.strip(), _MAX_HELP))
         else:
             lines += written("", f"→ {line}" if not lines else line)
     return lines

@@ -157,12 +157,8 @@ class ProbeState(Saved):
             case frames.Status():
                 if frame.knobs.get("seen_pct") != self.knobs.get("seen_pct"):
                     self._seen.clear()
-                self.status, self.mode, self.why, self.help = (
-                    frame.state,
-                    frame.mode,
-                    frame.why,
-                    _in_one_line(frame.help),
-                )
+                self.status, self.mode, self.why = frame.state, frame.mode, frame.why
+                self.help = _in_one_line(frame.help)
                 self.attach, self.missing, self.knobs = frame.attach, frame.missing, frame.knobs
             case frames.Counters():
                 for name, sent in frame.values.items():

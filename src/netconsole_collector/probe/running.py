@@ -268,9 +268,7 @@ class RunningProbe:
         values = {
             name: self._count("counter " + name, self._maps["nc_counters"].sum_of(spec["slot"]))
             for name, spec in specs.items()
-        }
-        values = {
-            name: count for name, count in values.items() if self._absent.isdisjoint(specs[name].get("needs", ()))
+            if self._absent.isdisjoint(spec.get("needs", ()))
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
