@@ -268,7 +268,9 @@ class RunningProbe:
         values = {
             name: self._count("counter " + name, self._maps["nc_counters"].sum_of(spec["slot"]))
             for name, spec in specs.items()
-            if self._absent.isdisjoint(spec.get("needs", ()))
+        }  # all are read, for tables are held against their counters; what is not known is not told
+        values = {
+            name: count for name, count in values.items() if self._absent.isdisjoint(specs[name].get("needs", ()))
         }
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
