@@ -140,6 +140,22 @@ def test_what_conntrack_drops_is_not_called_a_firewall() -> None:
     assert told([one]) == {"40/s (netns red): insert_failed": ("conntrack-clash", 40)}
 
 
+@pytest.mark.proves("kernel_drops", "findings.drops.count.!.NETFILTER_DROP+postrouting")
+@pytest.mark.parametrize("hook", ["output", "postrouting"])
+def test_what_a_firewall_drops_of_what_the_host_sends_is_one_incident(hook: str) -> None:
+    """IP counts it, too, as not sent. What comes in and is dropped it does not."""
+    freed = {**DROP, "device": "veth-a", "netns": "red", "reason": "NETFILTER_DROP", "location": "nf_hook_slow"}
+    freed |= {"class": "benign", "hook": hook}
+    of_ip = {**REFUSED, "counter": "IpOutDiscards", "meaning": "not sent"}
+    watched = Watched()
+    for _ in range(2):
+        found = watched.interval((DROPS, freed, 40), (COUNTERS, of_ip, 40))
+        assert [(one.cause, one.peak) for one in found] == [("firewall-drops", 40.0)], told(found)
+    assert found[0].total == 80
+    found = Watched().interval((DROPS, {**freed, "hook": "input"}, 40), (COUNTERS, of_ip, 40))
+    assert sorted(one.cause for one in found) == ["firewall-drops", "send-refused"]
+
+
 def test_what_no_device_explains_is_said_of_its_namespace_and_counted_once() -> None:
     of_ip = {**REFUSED, "counter": "IpOutDiscards", "meaning": "not sent"}
     watched = Watched()
