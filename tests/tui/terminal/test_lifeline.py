@@ -12,7 +12,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole.tui.terminal.flow_control import GIVE_UP_S, GIVE_UP_TIMES, QUESTION, TERMINAL_BUFFER_BYTES, FlowControl
+from netconsole.tui.terminal.flow_control import (
+    BELIEVED_S,
+    GIVE_UP_S,
+    GIVE_UP_TIMES,
+    QUESTION,
+    TERMINAL_BUFFER_BYTES,
+    FlowControl,
+)
 from netconsole.tui.terminal.lifeline import DEADLINE_S, EXIT_INTERRUPTED, RESTORE, Lifeline
 from netconsole.tui.terminal.pump import Pump
 
@@ -133,6 +140,20 @@ class TestFlow:
             clock.now_s += GIVE_UP_S + 0.1
             assert not flow.busy()
         assert flow.question() == ""
+
+    def test_a_terminal_that_was_stopped_once_is_drawn_on_again(self) -> None:
+        """It took ten bytes in ten seconds, and reads as fast as ever since. Nobody can know that who writes nothing."""
+        clock = Clock()
+        flow = FlowControl(False, clock)
+        flow.wrote(20_000, waited_s=10.0, taken_waiting=10)
+        clock.now_s += BELIEVED_S
+        assert flow.busy()
+        clock.now_s += 0.1
+        assert not flow.busy()
+        flow.wrote(8_000, waited_s=1.0, taken_waiting=8_000)
+        assert flow.busy()
+        clock.now_s += TERMINAL_BUFFER_BYTES / 8_000
+        assert not flow.busy(), "by the speed of now"
 
     def test_without_answers_a_full_buffer_is_known_by_its_waiting(self) -> None:
         clock = Clock()

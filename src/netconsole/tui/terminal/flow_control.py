@@ -21,6 +21,10 @@ GIVE_UP_TIMES = 3
 """After so many missing answers in a row, we stop asking."""
 TERMINAL_BUFFER_BYTES = 8192 + 4096
 """What a pseudo terminal can hold: drivers/tty/pty.c (8192) and N_TTY_BUF_SIZE of n_tty.c (4096)."""
+BELIEVED_S = 30.0
+"""So long after a write the model is believed. The terminal may have been stopped (Ctrl-S, a line that hung) when its
+speed was measured: by that speed its buffer would not be empty for hours, and nothing would be drawn. What is written
+then measures the speed anew."""
 _SMALL_BYTES = 256
 
 
@@ -38,7 +42,7 @@ class FlowControl:
         self._unanswered = 0
         self._bytes_per_s: float | None = None
         self._under_way = 0.0
-        self._under_way_at_s = clock()
+        self._under_way_at_s = self._wrote_at_s = clock()
 
     def question(self) -> str:
         """The question to send after an update. Empty while an answer is due, or when no answers come."""
@@ -68,6 +72,7 @@ class FlowControl:
         """``taken`` bytes were written. The last ``taken_waiting`` of them had to wait ``waited_s`` for room."""
         with self._lock:
             before = self._model()
+            self._wrote_at_s = self._clock()
             if waited_s > 0 and taken_waiting > 0:
                 self._bytes_per_s = taken_waiting / waited_s
                 self._under_way = float(TERMINAL_BUFFER_BYTES)
@@ -101,7 +106,7 @@ class FlowControl:
     def _model(self) -> float:
         """Bytes that the buffer still holds, if it is emptied as fast as when it was last full."""
         now_s = self._clock()
-        if self._bytes_per_s is None:
+        if self._bytes_per_s is None or now_s - self._wrote_at_s > BELIEVED_S:
             self._under_way = 0.0
         else:
             self._under_way = max(0.0, self._under_way - (now_s - self._under_way_at_s) * self._bytes_per_s)
