@@ -142,7 +142,7 @@ class TestFlow:
         assert flow.question() == ""
 
     def test_a_terminal_that_was_stopped_once_is_drawn_on_again(self) -> None:
-        """It took ten bytes in ten seconds, and reads as fast as ever since. Nobody can know that who writes nothing."""
+        """It took ten bytes in ten seconds and reads as fast as ever since. Who writes nothing cannot know that."""
         clock = Clock()
         flow = FlowControl(False, clock)
         flow.wrote(20_000, waited_s=10.0, taken_waiting=10)
