@@ -106,8 +106,9 @@ lab: .venv/.ready-test
 	$(BIN)/python -m tests.lab $(ARGS)
 
 # Everything in the lab, the paths of its guests too: longer than the rest together. KERNEL=NAME: all of it on that kernel alone.
+# KPROBES=1: as if the kernel refused fentry and fexit.
 test-lab: .venv/.ready-lab
-	NETCONSOLE_LAB_KERNEL='$(KERNEL)' $(PYTEST) -m 'long or booting' $(ARGS)
+	NETCONSOLE_LAB_KERNEL='$(KERNEL)' NETCONSOLE_LAB_KPROBES='$(KPROBES)' $(PYTEST) -m 'long or booting' $(ARGS)
 
 clean:
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} +
