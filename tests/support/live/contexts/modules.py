@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.live.contexts.hooks import Modules, ModuleTypes
-from tests.support.live.contexts.memory import place_of
+from tests.support.live.contexts.memory import kernel_types, place_of
 from tests.support.live.contexts.ovs_types import datapath
 from tests.support.live.contexts.vhost_types import vhost
 
@@ -33,7 +33,6 @@ def openvswitch(types: ModuleTypes) -> None:
 def vhost_and_kvm(types: ModuleTypes) -> None:
     """What the programs name of both, laid out in a way of our own: drivers/vhost/vhost.h, virt/kvm/eventfd.c."""
     pointer, word = types.pointer(0), types.integer("unsigned long long", 8)
-    number, byte = types.integer("int", 4), types.integer("unsigned char", 1)
     file, eventfd = types.pointer(types.kernels("file")), types.pointer(types.kernels("eventfd_ctx"))
     work = types.record("vhost_work", 16, [("node", pointer, 0), ("fn", pointer, 64)])
     poll = types.record("vhost_poll", 24, [("table", pointer, 0), ("work", work, 64)])
@@ -50,10 +49,18 @@ def vhost_and_kvm(types: ModuleTypes) -> None:
         ],
     )
     types.record("vhost_net_virtqueue", NET_QUEUE_BYTES, [("vq", queue, 64), ("rx_ring", pointer, RING_AT * 8)])
-    entry, job = types.kernels("wait_queue_entry"), types.kernels("work_struct")
-    kinds = {"wait": entry, "eventfd": eventfd, "inject": job}
+    if kernel_types().record("_ioeventfd") is None:  # else KVM is built in
+        _kvm(types)
+
+
+def _kvm(types: ModuleTypes) -> None:
+    word, number, byte = (
+        types.integer(name, size) for name, size in (("unsigned long long", 8), ("int", 4), ("unsigned char", 1))
+    )
+    eventfd, job = types.pointer(types.kernels("eventfd_ctx")), types.kernels("work_struct")
+    kinds = {"wait": types.kernels("wait_queue_entry"), "eventfd": eventfd, "inject": job}
     types.record("kvm_kernel_irqfd", ROOM, [(name, kinds[name], at * 8) for name, at in IRQFD.items()])
-    device = types.record("kvm_io_device", 8, [("ops", pointer, 0)])
+    device = types.record("kvm_io_device", 8, [("ops", types.pointer(0), 0)])
     kinds = {"addr": word, "length": number, "eventfd": eventfd, "datamatch": word, "dev": device, "wildcard": byte}
     types.record("_ioeventfd", ROOM, [(name, kinds[name], at * 8) for name, at in IOEVENTFD.items()])
 
