@@ -22,7 +22,7 @@ from netconsole_collector.compile.refused import BCC_HELP, ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.probe.spec import wants_drop_reasons
-from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names
+from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names, twins
 from netconsole_collector.types.carried import UnusableTypes
 
 _STDOUT = 1
@@ -132,6 +132,7 @@ class Compiler:
             self._modules = files[1:]
             types = self._btf = btf.Btf(files[0], self._modules)
             lacking = type_files.lacking(self.spec, self._modules)
+            twins.refuse_doubled(types, source_names.records(source) - source_names.bcc_names())
         except btf.BtfError as error:
             help = type_files.how_to_make(self.job) if isinstance(error, UnusableTypes) else None
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported", help) from None

@@ -9,6 +9,7 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^#line [^\n]*", re.DOTALL | re.MULTIL
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 _TAG = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")
+_RECORD = re.compile(r"\b(?:struct|union)\s+([A-Za-z_]\w*)")
 _TYPEDEF = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\}\s*(\w+)\s*;")
 _ENUM_BODY = re.compile(r"\benum\s*\w*\s*\{(.*?)\}", re.DOTALL)
 _ENUMERATOR = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)")
@@ -32,6 +33,11 @@ def strip_comments(source: str) -> str:
 def used(source: str) -> Set[str]:
     """Every identifier of the source."""
     return set(_WORD.findall(strip_comments(source)))
+
+
+def records(source: str) -> Set[str]:
+    """What it calls struct NAME or union NAME, and does not define itself."""
+    return set(_RECORD.findall(strip_comments(source))) - defined(source)
 
 
 def of_types(*texts: str) -> Set[str]:

@@ -6,7 +6,7 @@ pointers to two structs of one name do not fit each other. Only what is equal in
 member would be read at the offset of another.
 """
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from netconsole_collector.types import btf as b
 from netconsole_collector.types.btf import Btf
@@ -16,15 +16,30 @@ _MAX_COMPARED = 100000
 """Pairs of types. A kernel needs some thousand; hostile types must not take long. What is in doubt is not the same."""
 
 
+def refuse_doubled(btf: Btf, names: Iterable[str]) -> None:
+    """Raises BtfError if structs or unions of one of these names have not one layout: which of them is meant?
+
+    What is behind their pointers may differ. That often is one type that pahole has not made one (kernel 5.10), and a
+    struct that is read there is that of the first pointer.
+    """
+    twins = Twins(btf, behind_pointers=False)
+    for name in sorted(names):
+        found = btf.named(name, (b.STRUCT, b.UNION))
+        if any(not twins.are_same(found[0], other) for other in found[1:]):
+            raise b.BtfError("struct {} is there several times, with different members".format(name))
+
+
 class Twins:
     """The types of one BTF that are known to be the same."""
 
-    def __init__(self, btf: Btf) -> None:
+    def __init__(self, btf: Btf, behind_pointers: bool = True) -> None:
+        """``behind_pointers``: whether the types that pointers point to have to be the same, too."""
         self._btf = btf
+        self._behind_pointers = behind_pointers
         self._stands_for: Dict[int, int] = {}
 
     def are_same(self, one: int, other: int) -> bool:
-        """Whether they have one layout, also behind their pointers.
+        """Whether they have one layout.
 
         What is only declared is the same as any of its name.
         """
@@ -66,7 +81,7 @@ class Twins:
         if kind != its_kind or btf.size(left) != btf.size(right):
             return None
         if kind == b.PTR:
-            return [(btf.target(left), btf.target(right))]
+            return [(btf.target(left), btf.target(right))] if self._behind_pointers else []
         if kind == b.ARRAY:
             (element, count), (its_element, its_count) = btf.element(left), btf.element(right)
             return [(element, its_element)] if count == its_count else None

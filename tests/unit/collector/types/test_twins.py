@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from netconsole_collector.types import btf as b
-from netconsole_collector.types import kernel_types, source_names
-from netconsole_collector.types.btf import Btf
+from netconsole_collector.types import kernel_types, source_names, twins
+from netconsole_collector.types.btf import Btf, BtfError
 from netconsole_collector.types.twins import Twins
 from tests.support.btf_builder import BtfBuilder
 
@@ -94,3 +96,42 @@ def test_the_members_of_a_struct_without_a_member_s_name_are_written_in_place(tm
     found = kernel_types.find_member(types, record, "ns_id")
     assert found is not None
     assert (found[0], types.kind(types.strip(found[1].type))) == (32, b.INT)
+
+
+def split(tmp_path: Path, *ports: list[tuple[str, int]]) -> Btf:
+    """A port of vmlinux, and one of each of two modules: members with their bit offsets."""
+    files = []
+    base = BtfBuilder()
+    base.integer("unsigned int", 4)
+    for number, members in enumerate(ports):
+        one = BtfBuilder(base) if number else base
+        behind = one.record("datapath", 4 * (number + 1), [("id", 1, 0)])
+        pointer = one.pointer(behind)
+        one.record("vport", 16, [*((name, 1, at) for name, at in members), ("dp", pointer, 64)])
+        files.append(one.write(tmp_path / f"file{number}"))
+    return Btf(files[0], files[1:])
+
+
+PORT = [("port_no", 0), ("flags", 32)]
+SWAPPED = [("flags", 0), ("port_no", 32)]
+
+
+def test_a_type_that_modules_repeat_is_read_if_its_layout_is_one(tmp_path: Path) -> None:
+    """Also if what is behind its pointers is not: pahole leaves such doubles."""
+    twins.refuse_doubled(split(tmp_path, PORT, PORT, PORT), {"vport", "no_such_type"})
+
+
+@pytest.mark.parametrize("ports", [(SWAPPED, PORT), (PORT, SWAPPED), (PORT, PORT, [*PORT[:1], ("flags", 40)])])
+def test_a_type_that_a_module_has_in_another_layout_is_refused_by_name(
+    ports: tuple[list[tuple[str, int]], ...], tmp_path: Path
+) -> None:
+    """Whichever comes first: one of them is read at the offsets of the other."""
+    types = split(tmp_path, *ports)
+    with pytest.raises(BtfError, match=r"^struct vport is there several times, with different members$"):
+        twins.refuse_doubled(types, {"vport"})
+    twins.refuse_doubled(types, {"sk_buff"})
+
+
+def test_only_what_the_source_calls_a_struct_is_meant() -> None:
+    source = "struct own { int x; }; int f(struct vport *p, union key *k) { int dp = p->dp; /* struct not */ }"
+    assert source_names.records(source) == {"vport", "key"}
