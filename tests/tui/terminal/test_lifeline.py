@@ -150,7 +150,9 @@ class TestFlow:
         assert flow.busy()
         clock.now_s += 0.1
         assert not flow.busy()
-        flow.wrote(8_000, waited_s=1.0, taken_waiting=8_000)
+        flow.wrote(3_000, 0.0, 0)
+        assert not flow.busy() and flow.delay_s() == 0.0, "there was room"
+        flow.wrote(20_000, waited_s=1.0, taken_waiting=8_000)
         assert flow.busy()
         clock.now_s += TERMINAL_BUFFER_BYTES / 8_000
         assert not flow.busy(), "by the speed of now"

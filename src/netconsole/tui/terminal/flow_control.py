@@ -22,9 +22,9 @@ GIVE_UP_TIMES = 3
 TERMINAL_BUFFER_BYTES = 8192 + 4096
 """What a pseudo terminal can hold: drivers/tty/pty.c (8192) and N_TTY_BUF_SIZE of n_tty.c (4096)."""
 BELIEVED_S = 30.0
-"""So long after a write the model is believed. The terminal may have been stopped (Ctrl-S, a line that hung) when its
-speed was measured: by that speed its buffer would not be empty for hours, and nothing would be drawn. What is written
-then measures the speed anew."""
+"""A terminal that is still busy so long after a write is taken for one that was stopped (Ctrl-S, a line that hung) when
+its speed was measured: by that speed nothing would be drawn for hours. A full buffer measures its speed anew. One that
+answers nothing and takes less than 410 bytes/s for long is taken for stopped, too."""
 _SMALL_BYTES = 256
 
 
@@ -106,7 +106,9 @@ class FlowControl:
     def _model(self) -> float:
         """Bytes that the buffer still holds, if it is emptied as fast as when it was last full."""
         now_s = self._clock()
-        if self._bytes_per_s is None or now_s - self._wrote_at_s > BELIEVED_S:
+        if now_s - self._wrote_at_s > BELIEVED_S:
+            self._bytes_per_s = None
+        if self._bytes_per_s is None:
             self._under_way = 0.0
         else:
             self._under_way = max(0.0, self._under_way - (now_s - self._under_way_at_s) * self._bytes_per_s)
