@@ -331,8 +331,10 @@ class RunningProbe:
 
     @property
     def missing(self) -> List[Json]:
-        """Programs that should run and do not, with what was tried and why it failed."""
-        return self._never_ran + [
+        """Programs that should run in this mode and do not, with what was tried and why it failed."""
+        modes = {one["name"]: one.get("modes") for one in self.spec["programs"]}
+        never_ran = [one for one in self._never_ran if self.mode in (modes.get(one["name"]) or [self.mode])]
+        return never_ran + [
             {
                 "name": one.name,
                 "measures": one.measures,

@@ -96,6 +96,14 @@ def test_a_probe_that_names_no_modes_has_summary_alone() -> None:
         made.probe.configure("details", {})
 
 
+def test_what_another_mode_alone_needs_is_not_missing(made: Made) -> None:
+    made.probe._never_ran.append({"name": "tell"})
+    made.probe.configure("summary", {})
+    assert made.probe.missing == []
+    made.probe.configure("details", {})
+    assert made.probe.missing == [{"name": "tell"}]
+
+
 def test_what_cannot_be_attached_again_is_missing_and_not_tried_for_ever(made: Made) -> None:
     made.probe._never_ran.append({"name": "never"})
     made.probe.configure("counters", {})
