@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netconsole.base.figure import safe
-from netconsole.run.doctor import ProbeResult, Report
+from netconsole.run.doctor import BY_CONSOLE, ProbeResult, Report
 from netconsole.telemetry.words import probe_state
 from netconsole_collector.compile.type_files import COMMAND
 
@@ -28,6 +28,8 @@ def brief(report: Report) -> str:
     lines += _paragraph(
         "ok", f"{len(works)} of {len(report.probes)} probes: {', '.join(works)}" if works else "nothing"
     )
+    for why, names in _in_part(report).items():
+        lines += _paragraph("but", f"{', '.join(names)}: {why}")
     for state in sorted({probe.state for probe in report.probes.values()} - {"attached"}):
         for why, (names, helps) in _by_reason(report, state).items():
             lines += _paragraph(probe_state(state), f"{', '.join(names)}: {why}")
@@ -45,6 +47,15 @@ def _of_host(report: Report) -> Iterator[str]:
         if not one.ok:
             yield from _paragraph("cannot", f"{name.replace('_', ' ')}: {one.why or 'no reason known'}")
             yield from _help(one.help, _paragraph) if one.help else ()
+
+
+def _in_part(report: Report) -> dict[str, list[str]]:
+    """The probes that lack nothing and yet cannot show all, by why."""
+    found: dict[str, list[str]] = {}
+    for name, probe in report.probes.items():
+        if probe.state == "attached" and probe.why not in (None, BY_CONSOLE):
+            found.setdefault(str(probe.why), []).append(name)
+    return found
 
 
 def _by_reason(report: Report, state: str) -> dict[str, tuple[list[str], list[str]]]:

@@ -26,17 +26,18 @@ def test_what_is_no_list_of_commands_is_refused(raw: bytes, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("probe", "names", "says"),
+    ("probe", "types", "names", "says"),
     [
-        ("kernel_drops", {}, doctor.NO_REASONS),
-        ("kernel_drops", {"drop_reason": {"2": "NOT_SPECIFIED"}}, None),
-        ("flow_top", {}, None),
+        ("kernel_drops", "btf", {}, doctor.NO_REASONS),
+        ("kernel_drops", "headers", {}, doctor.NO_NAMES),
+        ("kernel_drops", "btf", {"drop_reason": {"2": "NOT_SPECIFIED"}}, None),
+        ("flow_top", "btf", {}, None),
     ],
 )
 def test_a_kernel_without_drop_reasons_is_told_where_they_are_shown(
-    monkeypatch: pytest.MonkeyPatch, probe: str, names: dict[str, Any], says: str | None
+    monkeypatch: pytest.MonkeyPatch, probe: str, types: str, names: dict[str, Any], says: str | None
 ) -> None:
-    answer = {"ok": True, "programs": [], "missing": [], "maps": {}, "names": names, "types": "btf"}
+    answer = {"ok": True, "programs": [], "missing": [], "maps": {}, "names": names, "types": types}
     monkeypatch.setattr(doctor, "_answer", lambda *_: answer)
     can = {name: {"ok": True} for name in ("privileges", "bcc", "ring_buffer")}
     command = {"spec": copy.deepcopy(dict(catalogue.shipped(probe).raw)), "source": ""}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from netconsole.base.figure import width
-from netconsole.run.doctor import CapabilityCheck, ProbeResult, ProgramCheck, Report
+from netconsole.run.doctor import BY_CONSOLE, CapabilityCheck, ProbeResult, ProgramCheck, Report
 from netconsole.run.doctor_text import COLUMNS, brief, verbose
 
 WHY = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
@@ -27,6 +27,8 @@ def report() -> Report:
     probes |= {"partly_one": refused("other", "degraded"), "kernel_drops": ProbeResult("attached")}
     probes["ovs_flows"] = ProbeResult("unsupported", "no Open vSwitch here", "name its sockets")
     probes |= {f"works_{number}": ProbeResult("attached") for number in range(12)}
+    probes["works_3"] = ProbeResult("attached", "this kernel gives no drop reasons")
+    probes["link_rates"] = ProbeResult("attached", BY_CONSOLE)
     capabilities = {"bcc": CapabilityCheck(True), "kprobe": CapabilityCheck(False, WHY, "another kernel")}
     return Report(HOST, capabilities, probes)
 
@@ -39,8 +41,9 @@ def test_it_fits_a_screen_and_says_each_reason_once() -> None:
     assert told.count(WHY) == 3, "of the host, of what does not run, and of what runs in part"
     assert "? unsupported lacking_0, lacking_1," in told and f"! degraded partly_one: {WHY}" in told
     assert "ovs_flows: no Open vSwitch here → name its sockets" in told
-    assert "ok 13 of 24 probes: kernel_drops, works_0" in told
-    assert "14 of 24 probes run here." in told and "doctor --verbose" in told
+    assert "ok 14 of 25 probes: kernel_drops, works_0" in told
+    assert "but works_3: this kernel gives no drop reasons" in told and BY_CONSOLE not in told
+    assert "15 of 25 probes run here." in told and "doctor --verbose" in told
 
 
 def test_the_details_have_every_attach_point() -> None:
