@@ -71,7 +71,7 @@ def types_make(
     else:
         below = type_maker.base_of(kernels[0] if kernels else base or Path(OWN_TYPES))
     for file in modules:
-        release, module, content = type_maker.make(file, below, release, names)
+        release, module, content = type_maker.make_module(file, below, release, names)
         _write_types(into / release / module, content)
     print(f"On the host with kernel {release}, put these files into {carried.DIRECTORY}/{release}/, owned by root.")
     return DONE

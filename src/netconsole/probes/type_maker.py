@@ -23,11 +23,11 @@ from netconsole_collector.types import carried, kernel_symbols
 
 PAHOLE_LIMIT_S = 600.0
 NO_PAHOLE = "pahole is missing: install dwarves (Debian, Ubuntu, Fedora, RHEL)"
+VMLINUX = carried.KERNEL
 _RELEASE = re.compile(r"/lib/modules/([^/]+)/")
 _NAME = re.compile(r"([\w-]+)\.ko(?:\.debug)?")
 _KERNEL = re.compile(r"vmlinux(?:-\d.*)?(?:\.debug)?")
 _BANNER = re.compile(rb"Linux version ([\w.+~-]{1,64}) \(")
-VMLINUX = carried.KERNEL
 _BTF_MAGIC = b"\x9f\xeb"
 _HEADER = struct.Struct("<HBBIIIII")
 _TYPE = struct.Struct("<III")
@@ -81,14 +81,11 @@ def make_kernel(file: Path, release: str | None, names: set[str]) -> tuple[str, 
     release = release or its_own
     if release is None:
         raise bad(file, "", "this file does not say for which kernel it is: say it with --release")
-    whole = made_btf(file, None)
+    about = {"release": release, "module": VMLINUX, "build_id": id, "symbols": symbols}
     try:
-        types = pruned(None, whole, names)
-        left_out = root_names(None, whole) - root_names(None, types)
+        types, content = _sealed(about, None, made_btf(file, None), names)
     except (ValueError, struct.error, IndexError):
         raise bad(file, "", "pahole made types of this file that cannot be read") from None
-    about = {"release": release, "module": VMLINUX, "build_id": id, "symbols": symbols}
-    content = carried.sealed(about, left_out, types, names)
     return release, content, Base(file, types, hashlib.sha256(content).hexdigest())
 
 
@@ -110,7 +107,9 @@ def found_in(package: Path, modules: set[str]) -> list[Path]:
     for path in sorted(package.rglob("*")):
         name = name_of(path)
         if name and (name == VMLINUX or name in modules) and path.is_file() and not path.is_symlink():
-            found.setdefault(name, path)
+            if name in found and not path.samefile(found[name]):
+                raise bad(package, "", f"it has {name} twice, in {found[name]} and {path}: unpack one package alone")
+            found[name] = path
     if not found:
         raise bad(package, "", "no vmlinux and no module that a probe names is below this directory")
     return list(found.values())
@@ -124,7 +123,7 @@ def name_of(file: Path) -> str | None:
     return matched.group(1).replace("-", "_") if matched else None
 
 
-def make(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[str, str, bytes]:
+def make_module(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[str, str, bytes]:
     """The kernel's release, the module's name, and the content of its file.
 
     ``file`` is a module with debug information. ``names`` are kept. Raises BadInput and Unable.
@@ -135,6 +134,8 @@ def make(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[
     found = _RELEASE.search(str(file.resolve()))
     if release is None and found is None:
         raise bad(file, "", "the file is not below lib/modules/RELEASE: say with --release for which kernel it is")
+    if found and release not in (None, found.group(1)):
+        raise bad(file, "", f"this is a module of kernel {found.group(1)}, and not {release}")
     release = release or (found.group(1) if found else "")
     try:
         id = carried.build_id_in(Elf.mapped(file).notes())
@@ -144,16 +145,21 @@ def make(file: Path, base: Base, release: str | None, names: set[str]) -> tuple[
         id = ""
     if not id:
         raise bad(file, "", "this file is no module with a build id")
+    about = {"release": release, "module": module, "build_id": id, "vmlinux": base.digest}
     try:
-        whole = made_btf(file, base.types)
-        types = pruned(base.types, whole, names)
-        left_out = root_names(base.types, whole) - root_names(base.types, types)
+        _, content = _sealed(about, base.types, made_btf(file, base.types), names)
     except (ValueError, struct.error, IndexError):
         raise bad(
             base.file, "", f"these types do not fit those of {module}: check that this is the BTF of kernel {release}"
         ) from None
-    about = {"release": release, "module": module, "build_id": id, "vmlinux": base.digest}
-    return release, module, carried.sealed(about, left_out, types, names)
+    return release, module, content
+
+
+def _sealed(about: dict[str, str], base: bytes | None, whole: bytes, names: set[str]) -> tuple[bytes, bytes]:
+    """Those of all types that are kept, and the content of their file. Raises ValueError, struct.error, IndexError."""
+    types = pruned(base, whole, names)
+    left_out = root_names(base, whole) - root_names(base, types)
+    return types, carried.sealed(about, left_out, types, names)
 
 
 def made_btf(file: Path, base: bytes | None) -> bytes:
@@ -181,7 +187,7 @@ def made_btf(file: Path, base: bytes | None) -> bytes:
     )
 
 
-class _Split:
+class _Types:
     """Types, each with its bytes. Of a module: ids and names below those of vmlinux are vmlinux's."""
 
     def __init__(self, vmlinux: bytes | None, types: bytes) -> None:
@@ -206,7 +212,7 @@ def pruned(vmlinux: bytes | None, types: bytes, names: set[str]) -> bytes:
 
     ``types`` are vmlinux's, or without None those of a module: split BTF.
     """
-    split = _Split(vmlinux, types)
+    split = _Types(vmlinux, types)
     kept: set[int] = set()
     waiting = [number for number, one in enumerate(split.types) if names.intersection(_root_names(split, one))]
     while waiting:
@@ -240,11 +246,11 @@ def pruned(vmlinux: bytes | None, types: bytes, names: set[str]) -> bytes:
 
 def root_names(vmlinux: bytes | None, types: bytes) -> set[str]:
     """By which a source can name these types, of vmlinux itself (None) or of a module."""
-    split = _Split(vmlinux, types)
+    split = _Types(vmlinux, types)
     return {name for one in split.types for name in _root_names(split, one) if name}
 
 
-def _root_names(split: _Split, one: bytearray) -> list[str]:
+def _root_names(split: _Types, one: bytearray) -> list[str]:
     """Of a type: its own name, of an enum those of its values as well, of a tracepoint that of the tracepoint."""
     kind = _kind(one)
     if kind not in _ROOTS:

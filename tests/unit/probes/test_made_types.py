@@ -126,7 +126,7 @@ def test_a_module_is_made_on_what_was_kept_of_its_kernel(package: Path, tmp_path
     vmlinux = package / "lib/modules" / RELEASE / "vmlinux"
     _, content, base = type_maker.make_kernel(vmlinux, None, NAMES)
     module = vmlinux.parent / "kernel/net/openvswitch.ko.debug"
-    release, name, split = type_maker.make(module, base, None, NAMES)
+    release, name, split = type_maker.make_module(module, base, None, NAMES)
     assert (release, name) == (RELEASE, "openvswitch")
     assert about(split)["vmlinux"] == hashlib.sha256(content).hexdigest()
     kernel, own = tmp_path / "vmlinux", tmp_path / "openvswitch"

@@ -80,11 +80,16 @@ def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
         path.write_bytes(b"text")
     base = type_maker.base_of(vmlinux)
     with pytest.raises(BadInput, match="expected a module with debug information"):
-        type_maker.make(note, base, "5.10", set())
+        type_maker.make_module(note, base, "5.10", set())
     with pytest.raises(BadInput, match="say with --release for which kernel it is"):
-        type_maker.make(no_elf, base, None, set())
+        type_maker.make_module(no_elf, base, None, set())
     with pytest.raises(BadInput, match="this file is no module with a build id"):
-        type_maker.make(no_elf, base, "5.10", set())
+        type_maker.make_module(no_elf, base, "5.10", set())
+    of_another = tmp_path / "lib/modules/5.10.0-38/openvswitch.ko"
+    of_another.parent.mkdir(parents=True)
+    of_another.write_bytes(b"text")
+    with pytest.raises(BadInput, match=r"this is a module of kernel 5\.10\.0-38, and not 5\.10\.0-39"):
+        type_maker.make_module(of_another, base, "5.10.0-39", set())
     with pytest.raises(BadInput, match="expected a kernel's BTF, or its vmlinux"):
         type_maker.base_of(note)
     with pytest.raises(BadInput, match="cannot read: No such file"):
@@ -112,6 +117,11 @@ def test_a_debug_package_has_the_kernel_and_what_probes_name(tmp_path: Path) -> 
     (tmp_path / "vmlinux").symlink_to("boot/vmlinux-5.10.0-32-amd64")
     found = type_maker.found_in(tmp_path, {"openvswitch", "vhost_net", "tun"})
     assert [str(path.relative_to(tmp_path)) for path in found] == [names[1], names[3], names[4]]
+    (tmp_path / "lib/modules/5.10/kernel/openvswitch.ko").hardlink_to(tmp_path / names[4])
+    assert len(type_maker.found_in(tmp_path, {"openvswitch"})) == 2, "one file by two names"
+    (tmp_path / "boot/vmlinux-5.10.0-33-amd64").write_bytes(b"")
+    with pytest.raises(BadInput, match=r"it has vmlinux twice, in .*-32-amd64 and .*-33-amd64: unpack one package"):
+        type_maker.found_in(tmp_path, {"openvswitch", "vhost_net", "tun"})
     with pytest.raises(BadInput, match="no vmlinux and no module that a probe names is below this directory"):
         type_maker.found_in(tmp_path / "lib/modules/5.10/kernel/net", {"tun"})
 
