@@ -369,4 +369,4 @@ class State:
 def _in_one_line(help: str | None) -> str | None:
     """What would help, where there is no place for its commands (netconsole_collector/compile/type_files.py)."""
     first, is_longer, _ = (help or "").partition("\n")
-    return f"{first.rstrip(':')}; netconsole doctor has the commands" if is_longer else help
+    return f"netconsole doctor has the commands: {first.rstrip(':')}" if is_longer else help

@@ -409,6 +409,6 @@ def test_what_would_help_is_one_line_and_names_where_its_commands_are() -> None:
     stream = Stream(state)
     stream.hello()
     stream.status("unsupported", why="no types", help="make them:\n    netconsole types make debug\nand carry them")
-    assert state.probes["p"].help == "make them; netconsole doctor has the commands"
+    assert state.probes["p"].help == "netconsole doctor has the commands: make them"
     stream.status("unsupported", why="no module", help="modprobe tun")
     assert state.probes["p"].help == "modprobe tun"
