@@ -132,7 +132,7 @@ class Compiler:
             self._modules = files[1:]
             types = self._btf = btf.Btf(files[0], self._modules)
             lacking = type_files.lacking(self.spec, self._modules)
-            twins.refuse_doubled(types, source_names.records(source) - source_names.bcc_names())
+            twins.refuse_doubled(types, source_names.records(source) - source_names.bcc_names(), files)
         except btf.BtfError as error:
             help = type_files.how_to_make(self.job) if isinstance(error, UnusableTypes) else None
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported", help) from None

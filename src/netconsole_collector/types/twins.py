@@ -6,7 +6,8 @@ pointers to two structs of one name do not fit each other. Only what is equal in
 member would be read at the offset of another.
 """
 
-from typing import Dict, Iterable, List, Optional, Tuple
+import os
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from netconsole_collector.types import btf as b
 from netconsole_collector.types.btf import Btf
@@ -16,8 +17,10 @@ _MAX_COMPARED = 100000
 """Pairs of types. A kernel needs some thousand; hostile types must not take long. What is in doubt is not the same."""
 
 
-def refuse_doubled(btf: Btf, names: Iterable[str]) -> None:
+def refuse_doubled(btf: Btf, names: Iterable[str], files: Sequence[str]) -> None:
     """Raises BtfError if structs or unions of one of these names have not one layout: which of them is meant?
+
+    ``files`` are those that the types were read from.
 
     What is behind their pointers may differ. That often is one type that pahole has not made one (kernel 5.10), and a
     struct that is read there is that of the first pointer.
@@ -26,7 +29,11 @@ def refuse_doubled(btf: Btf, names: Iterable[str]) -> None:
     for name in sorted(names):
         found = btf.named(name, (b.STRUCT, b.UNION))
         if any(not twins.are_same(found[0], other) for other in found[1:]):
-            raise b.BtfError("struct {} is there several times, with different members".format(name))
+            places = {btf.own_id(one)[1]: None for one in found}  # in the order of the files
+            where = ", ".join(os.path.basename(files[place]) for place in places)
+            raise b.BtfError(
+                "{} is there several times, with different members, in the types of {}".format(name, where)
+            )
 
 
 class Twins:

@@ -98,8 +98,8 @@ def test_the_members_of_a_struct_without_a_member_s_name_are_written_in_place(tm
     assert (found[0], types.kind(types.strip(found[1].type))) == (32, b.INT)
 
 
-def split(tmp_path: Path, *ports: list[tuple[str, int]]) -> Btf:
-    """A port of vmlinux, and one of each of two modules: members with their bit offsets."""
+def split(tmp_path: Path, *ports: list[tuple[str, int]]) -> tuple[Btf, list[str]]:
+    """A port of vmlinux, and one of each of two modules: members with their bit offsets. And the files of it."""
     files = []
     base = BtfBuilder()
     base.integer("unsigned int", 4)
@@ -109,7 +109,7 @@ def split(tmp_path: Path, *ports: list[tuple[str, int]]) -> Btf:
         pointer = one.pointer(behind)
         one.record("vport", 16, [*((name, 1, at) for name, at in members), ("dp", pointer, 64)])
         files.append(one.write(tmp_path / f"file{number}"))
-    return Btf(files[0], files[1:])
+    return Btf(files[0], files[1:]), files
 
 
 PORT = [("port_no", 0), ("flags", 32)]
@@ -118,7 +118,8 @@ SWAPPED = [("flags", 0), ("port_no", 32)]
 
 def test_a_type_that_modules_repeat_is_read_if_its_layout_is_one(tmp_path: Path) -> None:
     """Also if what is behind its pointers is not: pahole leaves such doubles."""
-    twins.refuse_doubled(split(tmp_path, PORT, PORT, PORT), {"vport", "no_such_type"})
+    types, files = split(tmp_path, PORT, PORT, PORT)
+    twins.refuse_doubled(types, {"vport", "no_such_type"}, files)
 
 
 @pytest.mark.parametrize("ports", [(SWAPPED, PORT), (PORT, SWAPPED), (PORT, PORT, [*PORT[:1], ("flags", 40)])])
@@ -126,10 +127,12 @@ def test_a_type_that_a_module_has_in_another_layout_is_refused_by_name(
     ports: tuple[list[tuple[str, int]], ...], tmp_path: Path
 ) -> None:
     """Whichever comes first: one of them is read at the offsets of the other."""
-    types = split(tmp_path, *ports)
-    with pytest.raises(BtfError, match=r"^struct vport is there several times, with different members$"):
-        twins.refuse_doubled(types, {"vport"})
-    twins.refuse_doubled(types, {"sk_buff"})
+    types, files = split(tmp_path, *ports)
+    where = ", ".join(Path(file).name for file in files)
+    why = f"vport is there several times, with different members, in the types of {where}"
+    with pytest.raises(BtfError, match=f"^{why}$"):
+        twins.refuse_doubled(types, {"vport"}, files)
+    twins.refuse_doubled(types, {"sk_buff"}, files)
 
 
 def test_only_what_the_source_calls_a_struct_is_meant() -> None:
