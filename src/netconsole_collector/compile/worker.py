@@ -248,7 +248,7 @@ class Worker:
         An attached program has "refused": the cheaper kinds of program on the same function, and why they were not.
         """
         tried: List[Json] = []
-        attach_function = self._coming_back.attach if _comes_back(entry, self.spec) else attach.attach_called
+        attach_function = self._coming_back.attach if _is_attached_again(entry, self.spec) else attach.attach_called
         for alternative in choices:
             refused: List[Json] = []
             for point in attach.kinds_of(attach.parse(alternative["point"]), self._may_be_typed):
@@ -282,9 +282,10 @@ class Worker:
         self.descriptors = []
 
 
-def _comes_back(entry: Json, spec: Json) -> bool:
+def _is_attached_again(entry: Json, spec: Json) -> bool:
     """Whether the program is detached and attached again while the probe runs (running.py, followers.py)."""
-    rests = "seen_pct" in spec.get("knobs", {}) and not entry.get("goes_on")
+    goes_on = entry.get("goes_on") or "counters" in spec["probe"].get("modes", [])  # a program of all modes counts then
+    rests = "seen_pct" in spec.get("knobs", {}) and not goes_on
     return bool(rests or entry.get("modes") or entry.get("follows"))
 
 

@@ -25,7 +25,7 @@ def _attached(monkeypatch: pytest.MonkeyPatch, choices: list[str]) -> tuple[Any,
         return os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
 
     monkeypatch.setattr(worker, "attached_at", attached_at)
-    one: Any = worker.Worker({"spec": {"programs": []}})
+    one: Any = worker.Worker({"spec": {"probe": {}, "programs": []}})
     alternatives = [{"point": point, "function": "on_call"} for point in choices]
     try:
         found: tuple[Any, list[Any]] = one._attach_one(None, {}, {"name": "began"}, alternatives, False)
@@ -50,17 +50,19 @@ def test_another_function_is_no_dearer_kind_of_the_first(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("entry", "knobs", "comes_back"),
+    ("entry", "knobs", "modes", "comes_back"),
     [
-        ({}, {"device": ""}, False),
-        ({}, {"seen_pct": 100}, True),
-        ({"goes_on": True}, {"seen_pct": 100}, False),
-        ({"goes_on": True, "modes": ["details"]}, {}, True),
-        ({"follows": True}, {}, True),
+        ({}, {"device": ""}, ["summary"], False),
+        ({}, {"seen_pct": 100}, ["summary"], True),
+        ({"goes_on": True}, {"seen_pct": 100}, ["summary"], False),
+        ({"goes_on": True, "modes": ["details"]}, {}, ["summary"], True),
+        ({"follows": True}, {}, ["summary"], True),
+        ({}, {"seen_pct": 100}, ["counters", "summary"], False),
+        ({"modes": ["summary"]}, {"seen_pct": 100}, ["counters", "summary"], True),
     ],
 )
 def test_only_programs_that_come_back_ask_whether_they_may(
-    monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], knobs: dict[str, Any], comes_back: bool
+    monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], knobs: dict[str, Any], modes: list[str], comes_back: bool
 ) -> None:
     """Elsewhere fentry stays what it is: on kernels that attach a program only once, too."""
     asked: list[Any] = []
@@ -70,7 +72,7 @@ def test_only_programs_that_come_back_ask_whether_they_may(
         return os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
 
     monkeypatch.setattr(worker, "attached_at", attached_at)
-    one: Any = worker.Worker({"spec": {"programs": [], "knobs": knobs}})
+    one: Any = worker.Worker({"spec": {"probe": {"modes": modes}, "programs": [], "knobs": knobs}})
     one._attach_one(None, {}, {"name": "began", **entry}, [{"point": "entry:f", "function": "on_call"}], False)
     assert asked == [one._coming_back.attach if comes_back else attach.attach_called]
     one._close_descriptors()
