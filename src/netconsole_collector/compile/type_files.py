@@ -11,7 +11,10 @@ from netconsole_collector.types import btf, carried, kernel_symbols, source_name
 COMMAND = "    "
 """Before a command in a help of several lines."""
 _DEB = ("apt download linux-image-{0}-dbg", "dpkg -x linux-image-{0}-dbg_*.deb debug")
-_DEB_NOTE = "apt download needs no root, but the lists of the host's own release of Debian: it may be run on the host"
+_DEB_NOTE = (
+    "The package's name is Debian's (Ubuntu: linux-image-unsigned-{0}-dbgsym). apt download needs no root, but the "
+    "lists of the host's own release: it may be run on the host"
+)
 _RPM = (
     "dnf download --enablerepo='*debug*' kernel-debuginfo-{0}",
     "mkdir debug",
@@ -48,7 +51,7 @@ def _names(job: Json, spec: Json) -> Set[str]:
 
 
 def _kernel(job: Json) -> Tuple[str, str]:
-    """Build id and digest of the symbols. Of another kernel, whoever asks for the compile says them."""
+    """Build id and digest of the symbols. Of another kernel, as tests have it, the job says them."""
     if "btf" in job:
         return job.get("build_ids", {}).get(carried.KERNEL, ""), job.get("symbols", "")
     return carried.kernel_build_id_here(), kernel_symbols.here()
@@ -86,7 +89,7 @@ def how_to_make(job: Json) -> str:
             "debug package of kernel {}:".format(release),
             *(COMMAND + line.format(release) for line in fetch),
             COMMAND + "netconsole types make debug",
-            "{}. Carry the directory {} to {}, and there:".format(note, release, place),
+            "{}. Carry the directory {} to {}, and there:".format(note.format(release), release, place),
             COMMAND + "sudo install -Dm644 -t {0}/{1} {1}/*".format(carried.DIRECTORY, release),
         ]
     )
