@@ -78,7 +78,7 @@ Z_95 = 1.96
 NS_PER_US = 1000
 
 # One rule looks at source addresses, so that every flow in the kernel has to. The sender has a CPU of its own.
-# The receiver takes each packet and frees it as one that was sent: with one that drops it, probes of drops are measured.
+# The receiver takes each packet and frees it as sent: if it dropped them, probes of drops would be measured.
 SWITCH = """
 ip netns add a
 ip link add va type veth peer name eth0 netns a

@@ -350,6 +350,8 @@ def main() -> None:
     parser.add_argument("--kprobes", action="store_true", help="no fentry and fexit, as where the kernel refuses them")
     parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args()
+    if options.table and not options.keep:
+        parser.error("--table shows the rounds of a file: say which one with --keep")
     with tempfile.TemporaryDirectory() as directory:
         run(options, options.keep or Path(directory) / "rounds")
 

@@ -62,7 +62,7 @@ class InsideProcess:
 class InsideMeasurement(Measurement):
     """Probes on the hypervisor, by the collector as it ships."""
 
-    kprobes = bool(os.environ.get("NETCONSOLE_LAB_KPROBES"))
+    kprobes = os.environ.get("NETCONSOLE_LAB_KPROBES") == "1"
     """Whether programs on functions are kprobes, even where the kernel lets them be fentry programs (make test-lab)."""
     limit_s = 400.0  # five probes to compile, on an emulated machine that shares its two cores with two more
 

@@ -84,11 +84,9 @@ def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
     wanted.known.add(same)
     number = len(wanted.specs)
     attach = [{**one, "function": f"hook_{number}"} for one in alternatives]
-    # The collector finds out the kernel facts that the source names. So name those of the alternatives too.
-    asked = "".join(f"#ifdef {one['when']}\n#endif\n" for one in alternatives if "when" in one)
     kept = {key: program[key] for key in ("measures", "module", "unless") if key in program}
     wanted.specs.append({**kept, "name": f"hook_{number}", "required": False, "attach": attach})
-    wanted.code += f"\n{asked}int hook_{number}(void *ctx)\n{{\n    return count_run({number});\n}}\n"
+    wanted.code += f"\nint hook_{number}(void *ctx)\n{{\n    return count_run({number});\n}}\n"
 
 
 def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S, host: AnyHost = THIS_HOST) -> HookRates:
