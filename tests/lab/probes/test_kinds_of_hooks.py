@@ -15,6 +15,8 @@ from tests.lab.network.traffic import ping
 
 PROBES = ("vhost_queues", "tun_queues", "tx_kick_path", "irq_path", "kvm_irqs")
 PINGS = 40
+OF_INTERRUPTS = ("tx_kick_path", "irq_path", "kvm_irqs")
+"""Amid such a run an interrupt has its own run skipped, and the ledger has it (InsideMeasurement.assert_counted)."""
 NUMBER = 90  # of their names, which other modules have not had in this collector
 EXACT = {  # of rows that both must have; times and gauges of the last run are left out
     "vhost_queues": ("packets", "buffers", "bytes", "kicks", "arrivals", "runs", "batches", "signals"),
@@ -59,16 +61,18 @@ def test_both_kinds_count_the_same_of_the_same_packets(
     vm_path.begin()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
     vm_path.settle()
-    interrupts = ("kvm_irqs", by_kprobes["kvm_irqs"])
-    vm_path.assert_whole(*(one for one in (*PROBES, *by_kprobes.values()) if one not in interrupts))
-    vm_path.assert_whole(*interrupts, but="missed")
+    for probe, plain_name in by_kprobes.items():
+        vm_path.assert_whole(probe, plain_name, but="missed" if probe in OF_INTERRUPTS else "")
     for probe, columns in EXACT.items():
         typed, plain = (counts(vm_path, name, columns) for name in (probe, by_kprobes[probe]))
-        assert typed == plain, probe
+        missed = vm_path.ledger(probe, "missed") + vm_path.ledger(by_kprobes[probe], "missed")
+        assert typed.keys() == plain.keys()
+        for row, counted in typed.items():
+            assert all(abs(counted[one] - plain[row][one]) <= missed for one in columns), (probe, counted, plain[row])
         assert any(sum(row.values()) for row in typed.values()), probe
     signals = vm_path.total("vhost_queues", "queues", "signals", device="vnet0")
     assert signals > 0
-    for name in interrupts:
+    for name in ("kvm_irqs", by_kprobes["kvm_irqs"]):
         vm_path.assert_counted(name, vm_path.total(name, "lines", "wakeups", vm=testbed.guests[0].name), signals)
 
 
