@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from netconsole.base.paths import collector_command
@@ -164,7 +166,27 @@ class InsideMeasurement(Measurement):
 def stages_of(collector: Measurement, probe: str, device: str = "vnet0") -> dict[str, frames.Buckets]:
     """The histograms of a path's stages since the probe was loaded, of queue 0."""
     found = collector.histograms(probe, "stages", device=device, queue=0)
-    return {str(one.labels["stage"]): one.total for one in found}
+    by_stage = itertools.groupby(sorted(found, key=stage_of), stage_of)
+    return {stage: together(ones) for stage, ones in by_stage}
+
+
+def stage_of(histogram: frames.Histogram) -> str:
+    return str(histogram.labels["stage"])
+
+
+def together(histograms: Iterable[frames.Histogram]) -> frames.Buckets:
+    """One of all: a queue gets another histogram when the name of its VM is known."""
+    totals = [one.total for one in histograms]
+    counts: Counter[int] = Counter()
+    for total in totals:
+        counts.update(dict(total.buckets))
+    return frames.Buckets(
+        sum(one.count for one in totals),
+        sum(one.sum for one in totals),
+        min((one.min for one in totals if one.min is not None), default=None),
+        max((one.max for one in totals if one.max is not None), default=None),
+        sorted(counts.items()),
+    )
 
 
 def between(before: Mapping[str, frames.Buckets], after: Mapping[str, frames.Buckets]) -> dict[str, frames.Buckets]:
