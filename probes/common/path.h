@@ -310,7 +310,8 @@ static inline u32 path_packets(struct sk_buff *skb, struct path_packet *packet)
  *
  * A set-associative table in an array map, whose look-up the verifier inlines. An entry is taken over by the next packet with the same
  * address. When a set is full, the packet that is longest in transit is evicted. The probes count both cases. Two CPUs that claim an
- * entry of one set in the same nanoseconds may get the same one: the packet that was overwritten is missing when it leaves. */
+ * entry of one set in the same nanoseconds may get the same one: the packet that was overwritten is missing when it leaves. So each prefers
+ * an entry of its own; CPUs whose numbers differ by a multiple of PATH_WAYS have the same. */
 
 #define PATH_SETS 4096
 #define PATH_WAYS 4
@@ -360,26 +361,24 @@ static inline struct path_transit *path_find(u64 address)
     return found && (!found->since_ns || found->since_ns >= nc_resumed_ns()) ? found : NULL;
 }
 
-/* An entry for a packet that enters: that of its address, else one that is not in transit, else the oldest one. */
+/* An entry for a packet that enters: that of its address, else one that is not in transit (the CPU's own first), else the oldest one. */
 static inline struct path_transit *path_claim(u64 address)
 {
     struct path_set *set = path_set_of(address);
-    u32 chosen = 0;
+    struct path_transit *chosen;
 
     if (!set)
         return NULL;
+    chosen = &set->entry[bpf_get_smp_processor_id() & (PATH_WAYS - 1)];
 #pragma unroll
     for (u32 i = 0; i < PATH_WAYS; i++) {
         if (set->entry[i].address == address)
             return &set->entry[i];
-        if (set->entry[i].state != PATH_IN_TRANSIT) {
-            if (set->entry[chosen].state == PATH_IN_TRANSIT)
-                chosen = i;
-        } else if (set->entry[chosen].state == PATH_IN_TRANSIT && set->entry[i].since_ns < set->entry[chosen].since_ns) {
-            chosen = i;
-        }
+        if (chosen->state == PATH_IN_TRANSIT &&
+            (set->entry[i].state != PATH_IN_TRANSIT || set->entry[i].since_ns < chosen->since_ns))
+            chosen = &set->entry[i];
     }
-    return &set->entry[chosen & (PATH_WAYS - 1)];
+    return chosen;
 }
 
 /* Filters keep out the packet that has come to this device at this address. A followed packet that came there before is gone, and must not

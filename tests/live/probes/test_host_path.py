@@ -167,7 +167,7 @@ def test_a_storm_is_counted_exactly_and_followed_in_part(
     watch.stop()
     nobody_answers.communicate("end\n", timeout=LIMIT_S)
     crossed, unlisted = watch.counter("crossed"), path.ledger(PROBE, "unlisted")
-    assert watch.counter("received") == crossed == watch.counter("packets")
+    assert watch.counter("received") == crossed == watch.counter("packets"), watch.missed()
     assert MANY <= crossed < MANY + SOME, "all of them, and what new devices ask their neighbours by IPv6"
     assert unlisted > 0
     assert watch.added("crossing").count == path.total(PROBE, "flows", "samples") == crossed - unlisted
