@@ -277,15 +277,19 @@ def test_upcalls_that_fail_are_told_by_port_error_and_kind(ends: Ends, collector
             ends.sender.send("a", [kept] * FEW, cpu=0)
             collector.settle()
         lost = ends.ovs.upcalls()["lost"] - before
-    assert lost == ALL + FEW
-    assert counters(collector) == dict.fromkeys(("upcalls", "failed"), ALL + FEW)
+    failed = FEW if ends.ovs.asks_by_cpu else 0  # before 5.15 the flow's action has a handler's socket of its own
+    assert lost == ALL + failed
+    expected = {"upcalls": ALL + FEW, "failed": ALL + failed, "packets": FEW - failed}
+    assert counters(collector) == {name: count for name, count in expected.items() if count}
     of_cpus = {(row.labels["kind"], row.labels["cpu"]): row.counts["failed"] for row in collector.rows(PROBE, "cpus")}
-    assert of_cpus == {("miss", 1): ALL, ("action", 0): FEW}
+    assert of_cpus == {("miss", 1): ALL, ("action", 0): failed}
     misses = {"va": 7, "vb": 24, "oi": 32}
     by_port = {(port, "c" if port == "oi" else "host", "miss"): count for port, count in misses.items()}
-    by_port["va", "host", "action"] = FEW
+    by_port["va", "host", "action"] = failed
     rows = collector.rows(PROBE, "failures")
-    assert {tuple(row.labels[one] for one in ("port", "netns", "kind")): row.counts["count"] for row in rows} == by_port
+    assert {tuple(row.labels[one] for one in ("port", "netns", "kind")): row.counts["count"] for row in rows} == {
+        place: count for place, count in by_port.items() if count
+    }
     assert {(row.labels["datapath"], row.labels["error"]) for row in rows} == {(DATAPATH, "ECONNREFUSED")}
     rows = collector.rows(PROBE, "upcalls")
     assert {
