@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netconsole.session.collector_process import CollectorProcess
+from netconsole_collector.types import carried
 from tests.lab.kernels import archive
 from tests.support.live.collector_driver import SOURCE, START
 from tests.support.live.measurement import Measurement
@@ -34,6 +35,8 @@ class Userland:
         """Starts its Python in a mount namespace that ends with it, with the collector's source at the same path."""
         places = [*SHARED, str(archive.cache_dir()), str(SOURCE)]
         binds = [f"mkdir -p {inside} && mount --rbind {one} {inside}" for one, inside in map(self._inside, places)]
+        source, inside = self._inside(carried.DIRECTORY)
+        binds.append(f"if [ -d {source} ]; then mkdir -p {inside} && mount --rbind {source} {inside}; fi")
         enter = f'exec chroot {shlex.quote(str(self.root))} {PYTHON} "$@"'
         script = " && ".join([*binds, enter])
         return ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", *arguments]
