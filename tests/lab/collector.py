@@ -7,14 +7,14 @@ import itertools
 import json
 import os
 import signal
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from netconsole.base.paths import collector_command
 from netconsole.probes import catalogue
 from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
+from netconsole.telemetry.histogram import add, subtract
 from tests.lab.kernels.compiled import KEPT_INSIDE, bring
 from tests.lab.kernels.page import NO, cell, references
 from tests.lab.machine.errors import LabError
@@ -166,45 +166,18 @@ class InsideMeasurement(Measurement):
 def stages_of(collector: Measurement, probe: str, device: str = "vnet0") -> dict[str, frames.Buckets]:
     """The histograms of a path's stages since the probe was loaded, of queue 0."""
     found = collector.histograms(probe, "stages", device=device, queue=0)
-    by_stage = itertools.groupby(sorted(found, key=stage_of), stage_of)
-    return {stage: together(ones) for stage, ones in by_stage}
+    # A queue gets another histogram when the name of its VM is known.
+    by_stage = itertools.groupby(sorted(found, key=_stage_of), _stage_of)
+    return {stage: add(one.total for one in ones) for stage, ones in by_stage}
 
 
-def stage_of(histogram: frames.Histogram) -> str:
+def _stage_of(histogram: frames.Histogram) -> str:
     return str(histogram.labels["stage"])
 
 
-def together(histograms: Iterable[frames.Histogram]) -> frames.Buckets:
-    """One of all: a queue gets another histogram when the name of its VM is known."""
-    totals = [one.total for one in histograms]
-    counts: Counter[int] = Counter()
-    for total in totals:
-        counts.update(dict(total.buckets))
-    return frames.Buckets(
-        sum(one.count for one in totals),
-        sum(one.sum for one in totals),
-        min((one.min for one in totals if one.min is not None), default=None),
-        max((one.max for one in totals if one.max is not None), default=None),
-        sorted(counts.items()),
-    )
-
-
 def between(before: Mapping[str, frames.Buckets], after: Mapping[str, frames.Buckets]) -> dict[str, frames.Buckets]:
-    """What each histogram has taken between two readings; min and max are those of its whole life."""
-    taken = {}
-    for name, histogram in after.items():
-        earlier = before.get(name)
-        counts = dict(histogram.buckets)
-        for slot, count in earlier.buckets if earlier else ():
-            counts[slot] -= count
-        taken[name] = frames.Buckets(
-            histogram.count - (earlier.count if earlier else 0),
-            histogram.sum - (earlier.sum if earlier else 0),
-            histogram.min,
-            histogram.max,
-            [(slot, count) for slot, count in counts.items() if count],
-        )
-    return taken
+    """What each histogram has taken between two readings."""
+    return {name: subtract(one, before[name]) if name in before else one for name, one in after.items()}
 
 
 def means_ns(before: Mapping[str, frames.Buckets], after: Mapping[str, frames.Buckets]) -> dict[str, float]:

@@ -7,8 +7,8 @@ import statistics
 import pytest
 
 from netconsole.telemetry import frames
-from netconsole.telemetry.histogram import percentile
-from tests.lab.collector import InsideMeasurement, between, means_ns, stages_of, together
+from netconsole.telemetry.histogram import add, percentile
+from tests.lab.collector import InsideMeasurement, between, means_ns, stages_of
 from tests.lab.network.testbed import Testbed
 from tests.lab.network.traffic import BUSY_S, flood, ping, worker_on_a_busy_cpu
 
@@ -90,10 +90,9 @@ def test_a_worker_without_cpu_shows_in_its_stage(testbed: Testbed, vm_path: Insi
 
     def readings() -> tuple[dict[str, frames.Buckets], dict[str, frames.Buckets], dict[str, frames.Buckets]]:
         vm_path.settle()
-        of_worker = {
-            "scheduled": together(vm_path.histograms("vhost_queues", "scheduled", device="vnet0")),
-            "wake": together(vm_path.histograms("vhost_queues", "wake", device="vnet0", direction="rx")),
-        }
+        scheduled = vm_path.histograms("vhost_queues", "scheduled", device="vnet0")
+        wake = vm_path.histograms("vhost_queues", "wake", device="vnet0", direction="rx")
+        of_worker = {name: add(one.total for one in ones) for name, ones in (("scheduled", scheduled), ("wake", wake))}
         return stages(vm_path), stages_of(vm_path, "tx_kick_path"), of_worker
 
     ping(testbed.hypervisor, guest, PINGS_DELAYED)
