@@ -101,14 +101,22 @@ class Hypervisor(Machine):
 
     def _carry_types(self) -> None:
         """To where its user would have carried them, for a kernel whose modules have none."""
-        inside = f"{carried.DIRECTORY}/{self.tree.version}"
         if not self.tree.kernel.made:
             return
         btf_files(self.tree)
-        self.run("mkdir", "-p", inside)
-        for path in made_types(self.tree.version).iterdir():
-            self.write_file(f"{inside}/{path.name}", path.read_bytes())
-            self.run("chmod", "600", f"{inside}/{path.name}")
+        self.run("mkdir", "-p", self.types_inside)
+        self.carry(made_types(self.tree.version))
+
+    @property
+    def types_inside(self) -> str:
+        """The directory of carried types."""
+        return f"{carried.DIRECTORY}/{self.tree.version}"
+
+    def carry(self, types: Path) -> None:
+        """Puts the files of this directory there."""
+        for path in types.iterdir():
+            self.write_file(f"{self.types_inside}/{path.name}", path.read_bytes())
+            self.run("chmod", "600", f"{self.types_inside}/{path.name}")
 
     tree_inside = "/run/kernel"
     """Where the files of its kernel's package are inside, and what a test has put beside them before (l1_init.sh)."""

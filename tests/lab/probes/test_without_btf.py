@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.types import carried
 from tests.lab.collector import InsideMeasurement
 from tests.lab.kernels.btf import made_kernel
 from tests.lab.machine.errors import LabUnavailable
@@ -35,24 +34,22 @@ class CompiledInside(InsideMeasurement):
 def collector(testbed: Testbed) -> Iterator[InsideMeasurement]:
     """With the probes, on a machine that lost its own types and has the made ones where a user carries them."""
     hypervisor = testbed.hypervisor
-    inside = f"{carried.DIRECTORY}/{hypervisor.tree.version}"
     try:
         made = made_kernel(hypervisor.tree)
     except LabUnavailable as error:
         pytest.skip(str(error))
-    for place in (OWN_TYPES, inside):
+    places = (OWN_TYPES, hypervisor.types_inside)
+    for place in places:
         hypervisor.run("mount", "-t", "tmpfs", "-o", "mode=755", "none", place)
     try:
-        for path in made.iterdir():
-            hypervisor.write_file(f"{inside}/{path.name}", path.read_bytes())
-            hypervisor.run("chmod", "600", f"{inside}/{path.name}")
+        hypervisor.carry(made)
         collector = CompiledInside(hypervisor)
         with ThreadPoolExecutor() as pool:  # the collector compiles two at once
             list(pool.map(collector.load, PROBES))
         yield collector
         collector.close()
     finally:
-        for place in (OWN_TYPES, inside):
+        for place in places:
             hypervisor.run("umount", place)
 
 
