@@ -28,10 +28,12 @@ def brief(report: Report) -> str:
     lines += _paragraph(
         "ok", f"{len(works)} of {len(report.probes)} probes: {', '.join(works)}" if works else "nothing"
     )
-    for why, names in _in_part(report).items():
+    in_part = {name: report.probes[name] for name in works if report.probes[name].why not in (None, BY_CONSOLE)}
+    for why, (names, _) in _by_reason(in_part).items():
         lines += _paragraph("but", f"{', '.join(names)}: {why}")
     for state in sorted({probe.state for probe in report.probes.values()} - {"attached"}):
-        for why, (names, helps) in _by_reason(report, state).items():
+        of_state = {name: probe for name, probe in report.probes.items() if probe.state == state}
+        for why, (names, helps) in _by_reason(of_state).items():
             lines += _paragraph(probe_state(state), f"{', '.join(names)}: {why}")
             lines += [line for help_ in helps for line in _help(help_, _paragraph)]
     for problem in report.broken:
@@ -49,21 +51,10 @@ def _of_host(report: Report) -> Iterator[str]:
             yield from _help(one.help, _paragraph) if one.help else ()
 
 
-def _in_part(report: Report) -> dict[str, list[str]]:
-    """The probes that lack nothing and yet cannot show all, by why."""
-    found: dict[str, list[str]] = {}
-    for name, probe in report.probes.items():
-        if probe.state == "attached" and probe.why not in (None, BY_CONSOLE):
-            found.setdefault(str(probe.why), []).append(name)
-    return found
-
-
-def _by_reason(report: Report, state: str) -> dict[str, tuple[list[str], list[str]]]:
-    """The probes of a state, and what would help them, by why."""
+def _by_reason(probes: Mapping[str, ProbeResult]) -> dict[str, tuple[list[str], list[str]]]:
+    """The names of these probes, and what would help them, by why."""
     found: dict[str, tuple[list[str], list[str]]] = {}
-    for name, probe in report.probes.items():
-        if probe.state != state:
-            continue
+    for name, probe in probes.items():
         names, helps = found.setdefault(_reason(probe), ([], []))
         names.append(name)
         if probe.help and probe.help not in helps:
