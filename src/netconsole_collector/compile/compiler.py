@@ -132,7 +132,8 @@ class Compiler:
             self._modules = files[1:]
             types = self._btf = btf.Btf(files[0], self._modules)
             lacking = type_files.lacking(self.spec, self._modules)
-            twins.refuse_doubled(types, source_names.records(source) - source_names.bcc_names(), files)
+            of_bcc = source_names.bcc_names()
+            twins.refuse_doubled(types, source_names.records(source) - of_bcc, files)
         except btf.BtfError as error:
             help = type_files.how_to_make(self.job) if isinstance(error, UnusableTypes) else None
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported", help) from None
@@ -142,7 +143,7 @@ class Compiler:
         watched = self.spec["probe"].get("module", "").replace("-", "_")
         if watched in lacking and type_files.build_id(self.job, watched):  # it is not built in
             raise self._no_types_of(lacking)  # without them BCC's compiler may crash
-        taken = source_names.bcc_names() | source_names.defined(source) | header_tree.type_names()
+        taken = of_bcc | source_names.defined(source) | header_tree.type_names()
         text = kernel_types.header(types, used, taken)
         facts = kernel_types.facts(types, used)
         self._facts = {line.split()[1]: int(line.split()[2]) for line in facts.splitlines()}

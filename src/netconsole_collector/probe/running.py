@@ -332,8 +332,8 @@ class RunningProbe:
     @property
     def missing(self) -> List[Json]:
         """Programs that should run in this mode and do not, with what was tried and why it failed."""
-        modes = {one["name"]: one.get("modes") for one in self.spec["programs"]}
-        never_ran = [one for one in self._never_ran if self.mode in (modes.get(one["name"]) or [self.mode])]
+        others = {one["name"] for one in self.spec["programs"] if not _is_of(one, {self.mode})}
+        never_ran = [one for one in self._never_ran if one["name"] not in others]
         return never_ran + [
             {
                 "name": one.name,
@@ -381,5 +381,5 @@ def _may_rest(mode: str, knobs: Json) -> bool:
 
 
 def _is_of(spec: Json, modes: Set[str]) -> bool:
-    """Whether a counter or a table is kept in one of these modes. One that names no modes is kept in all."""
+    """Whether a counter, table or program is of one of these modes. One that names no modes is of all."""
     return not modes.isdisjoint(spec.get("modes", modes))
