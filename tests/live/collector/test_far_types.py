@@ -12,9 +12,10 @@ import pytest
 from netconsole.far.about import About
 from netconsole.far.compiling import FarCompiler
 from netconsole.far.kernels import Kernel
-from netconsole.probes import catalogue, type_maker
+from netconsole.probes import catalogue
 from netconsole_collector.types import btf, carried, source_names
-from tests.support.btf_builder import BtfBuilder
+from tests.support.live.contexts.hooks import ModuleTypes
+from tests.support.live.contexts.memory import kernel_types
 
 pytestmark = pytest.mark.computing
 
@@ -105,14 +106,10 @@ def test_and_where_only_the_compiler_finds_it_out(tmp_path: Path, vmlinux: bytes
     assert "netconsole types make debug" in answer["help"]
 
 
-def swapped(vmlinux: Path, place: Path) -> bytes:
+def swapped(place: Path) -> bytes:
     """Split BTF of a module that repeats struct list_head of this kernel, with its two members exchanged."""
-    base = BtfBuilder()
-    types, base.strings = type_maker._parts(vmlinux.read_bytes())
-    base.count = sum(1 for _ in type_maker._each(types))
-    known = btf.Btf(str(vmlinux))
-    first, second = known.members(known.record("list_head") or 0)
-    own = BtfBuilder(base)
+    own = ModuleTypes()
+    first, second = kernel_types().members(own.kernels("list_head"))
     members = [(first.name, first.type, second.bit_offset), (second.name, second.type, first.bit_offset)]
     own.record("list_head", 16, members)
     return Path(own.write(place)).read_bytes()
@@ -120,7 +117,7 @@ def swapped(vmlinux: Path, place: Path) -> bytes:
 
 def test_a_sealed_file_with_swapped_members_of_what_the_kernel_has_is_refused(tmp_path: Path, vmlinux: bytes) -> None:
     about = {"release": RELEASE, "module": MODULE, "build_id": BUILD_ID, "vmlinux": hashlib.sha256(vmlinux).hexdigest()}
-    carry(tmp_path, carried.sealed(about, (), swapped(tmp_path / "vmlinux", tmp_path / "split")))
+    carry(tmp_path, carried.sealed(about, (), swapped(tmp_path / "split")))
     program = {"name": "one", "measures": "it", "attach": [{"point": "raw_tracepoint:kfree_skb", "function": "one"}]}
     spec = {"probe": {"name": "x", "btf_modules": [MODULE]}, "programs": [program]}
     source = "int one(void *ctx) { struct list_head list = {}; return list.next == list.prev; }"
