@@ -297,8 +297,7 @@ static inline int has_output(struct sw_flow_actions *actions)
         action.nla_type == OVS_ACTION_ATTR_CLONE || action.nla_type == OVS_ACTION_ATTR_CHECK_PKT_LEN;
 }
 
-/* `only_sends`: it is known that the packet leaves by the flow's only action. */
-static inline void execute(void *ctx, int only_sends)
+int executed(void *ctx)
 {
     struct datapath *dp = NC_PARAMETER(0);
     struct sk_buff *skb = NC_PARAMETER(1);
@@ -310,25 +309,8 @@ static inline void execute(void *ctx, int only_sends)
         execution->datapath = (u64)dp;
         execution->actions = (u64)actions;
     }
-    if (!only_sends && !has_output(actions))
+    if (!has_output(actions))
         account(ctx, skb, NC_FUNCTION, FLOW_WITHOUT_OUTPUT);
-}
-
-/* Most flows have one action, which sends: to know that takes loads alone. */
-int executed(void *ctx)
-{
-    struct action first = {
-        .header.nla_len = NC_MEMBER_OF(2, sw_flow_actions, actions[0].nla_len),
-        .header.nla_type = NC_MEMBER_OF(2, sw_flow_actions, actions[0].nla_type),
-    };
-
-    execute(ctx, NC_MEMBER_OF(2, sw_flow_actions, actions_len) == sizeof(first) && sends(&first));
-    return 0;
-}
-
-int executed_by_kprobe(void *ctx)
-{
-    execute(ctx, 0);
     return 0;
 }
 

@@ -61,10 +61,9 @@ SENDS: list[tuple[list[Attribute], bool]] = [
 
 
 @pytest.mark.proves("ovs_drops", "counters.drops", "tables.drops.{location,port,netns,reason,count}", "modes.summary")
-@pytest.mark.parametrize("function", ["executed", "executed_by_kprobe"])
-def test_a_flow_drops_whose_last_action_sends_nothing(load: Load, function: str) -> None:
+def test_a_flow_drops_whose_last_action_sends_nothing(load: Load) -> None:
     """Before 6.7."""
-    probe = load(PROBE, {**OLD, "by_flow": function})
+    probe = load(PROBE, OLD)
     host = Datapath(probe)
     skb, dropped = host.packet(Flow(), host.link_), 0
     for actions, is_sent in SENDS:
