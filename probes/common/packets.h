@@ -83,8 +83,12 @@ static inline int nc_load_4(void *to, struct sk_buff *skb, u32 at)
 static inline u16 nc_vlan(struct sk_buff *skb)
 {
 #if defined(HAVE_sk_buff___pkt_vlan_present_offset)
+    u8 flags;
+
+    if (!NC_GET(skb, vlan_proto))       /* there never was one. To read the bit takes a call */
+        return 0;
     /* Up to 6.1 a bit says whether there is a tag: the lowest one, or the highest on big-endian machines. */
-    u8 flags = NC_AT(u8, &skb->__pkt_vlan_present_offset);
+    flags = NC_AT(u8, &skb->__pkt_vlan_present_offset);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     if (!(flags & 1))
 #else

@@ -70,15 +70,12 @@ static inline void account_upcall(void *ctx, struct sk_buff *skb, u64 address, i
 }
 
 /* Does this packet come back from user space? Then its transit goes on with this sk_buff. */
-static inline struct path_transit *back_from_user_space(struct sk_buff *skb, u64 address, struct recent *recent)
+static inline struct path_transit *back_from_user_space(struct sk_buff *skb, u64 address, struct scratch *scratch)
 {
-    u32 zero = 0, end;
-    struct scratch *scratch = scratches.lookup(&zero);
     struct path_transit *transit;
     struct path_fingerprint fingerprint;
+    u32 end;
 
-    if (!scratch)
-        return NULL;
     path_read_switched(&scratch->packet, skb, &end);
     transit = path_find(header_hash(&scratch->packet, (u64)NC_READ(skb, dev)));
     path_fingerprint_of(&fingerprint, &scratch->packet, end);
@@ -94,20 +91,17 @@ static inline struct path_transit *back_from_user_space(struct sk_buff *skb, u64
     transit->address = address;
     transit->tag = FROM_USER_SPACE;
     transit->point_ns[ACTION] = bpf_ktime_get_ns();
-    recent->received = address;
+    scratch->recent.received = address;
     nc_count(RETURNED);
     return transit;
 }
 
 /* Is this still the packet of the transit? One out of a tunnel may have waited (gro_cells) while its CPU handled others. */
-static inline int is_switched(struct path_transit *transit, struct sk_buff *skb)
+static inline int is_switched(struct path_transit *transit, struct sk_buff *skb, struct scratch *scratch)
 {
-    u32 zero = 0, end;
-    struct scratch *scratch = scratches.lookup(&zero);
     struct path_fingerprint fingerprint;
+    u32 end;
 
-    if (!scratch)
-        return 0;
     path_read_switched(&scratch->packet, skb, &end);
     path_fingerprint_of(&fingerprint, &scratch->packet, end);
     return path_same_packet(&fingerprint, &transit->fingerprint);
@@ -140,9 +134,9 @@ static inline void account_conntrack(struct path_transit *transit, struct nlattr
     transit->point_ns[CONNTRACK] = is_ct ? now : 0;
 }
 
-static inline void take_acted(void *ctx, u64 address)
+static inline void take_acted(void *ctx, struct path_transit *transit)
 {
-    struct way_stacks *way = way_of(address);
+    struct way_stacks *way = way_of(transit);
 
     if (way)
         take_stack(ctx, way->acted);
@@ -153,15 +147,15 @@ static inline void take_acted(void *ctx, u64 address)
 static inline void account_action(void *ctx, struct sk_buff *skb, u64 address, struct nlattr *action)
 {
     u32 zero = 0;
-    struct recent *recent = recents.lookup(&zero);
+    struct scratch *scratch = scratches.lookup(&zero);
     struct path_transit *transit = path_find(address), *back;
     int is_recent, has_acted, received;
 
-    if (!recent)
+    if (!scratch)
         return;
     if (transit && transit->state != PATH_IN_TRANSIT)
         transit = NULL;
-    is_recent = transit && recent->received == address;
+    is_recent = transit && scratch->recent.received == address;
     has_acted = transit && transit->point_ns[ACTION];
     if (is_recent && has_acted && transit->tag != FROM_USER_SPACE) {
         account_conntrack(transit, action);
@@ -169,16 +163,16 @@ static inline void account_action(void *ctx, struct sk_buff *skb, u64 address, s
     }
     received = NC_READ(skb, skb_iif) != 0;
     if (!received && !(is_recent && transit->tag == FROM_HOST_STACK)) {
-        back = back_from_user_space(skb, address, recent);
+        back = back_from_user_space(skb, address, scratch);
         if (back) {
-            take_acted(ctx, address);
+            take_acted(ctx, back);
             account_conntrack(back, action);
         } else if (is_recent && has_acted)
             account_conntrack(transit, action);
-    } else if (transit && !has_acted && transit->tag != FROM_USER_SPACE && (is_recent || is_switched(transit, skb))) {
+    } else if (transit && !has_acted && transit->tag != FROM_USER_SPACE && (is_recent || is_switched(transit, skb, scratch))) {
         transit->point_ns[ACTION] = time_of(transit);
-        recent->received = address;
-        take_acted(ctx, address);
+        scratch->recent.received = address;
+        take_acted(ctx, transit);
         account_conntrack(transit, action);
     }
 }

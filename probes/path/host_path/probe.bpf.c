@@ -27,12 +27,13 @@ static inline void start_transit(void *ctx, struct nc_config *config, struct sk_
 {
     u32 zero = 0;
     struct scratch *scratch = scratches.lookup(&zero);
-    struct recent *recent = recents.lookup(&zero);
     struct path_transit *transit;
+    struct recent *recent;
     u64 address;
 
-    if (!scratch || !recent)
+    if (!scratch)
         return;
+    recent = &scratch->recent;
     recent->received = 0;
     if (!flow_wanted(config, scratch, skb, sent) || !nc_netns_wanted(config, dev)) {
         keep_out(skb, member);
@@ -70,13 +71,13 @@ static inline void start_transit(void *ctx, struct nc_config *config, struct sk_
 
 /* Is the queued packet the one of this transit? It is when this CPU handled it last. Otherwise its end may have been missed, and the
  * address may hold another packet. A packet that this host did not receive is another one, unless a tunnel has made it look so since. */
-static inline int is_same_transit(struct path_transit *transit, struct sk_buff *skb, struct recent *recent, struct scratch *scratch)
+static inline int is_same_transit(struct path_transit *transit, struct sk_buff *skb, struct scratch *scratch)
 {
     struct path_fingerprint fingerprint;
 
     if (transit->state != PATH_IN_TRANSIT || (!NC_GET(skb, skb_iif) && !transit->tag && !transit->point_ns[FIRST_QUEUE]))
         return 0;
-    if (transit->address == recent->received)
+    if (transit->address == scratch->recent.received)
         return 1;
     path_read(&scratch->packet, skb, 1, 1);
     path_fingerprint_of(&fingerprint, &scratch->packet, nc_data_end(skb));
@@ -84,10 +85,10 @@ static inline int is_same_transit(struct path_transit *transit, struct sk_buff *
 }
 
 /* A copy for another port of a switch has an address of its own. It is made while its CPU still handles the original. */
-static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent *recent, struct scratch *scratch)
+static inline struct path_transit *start_copy(struct sk_buff *skb, struct scratch *scratch)
 {
-    u64 address = path_address(skb);
-    struct path_transit *transit = recent->received ? path_find(recent->received) : NULL;
+    u64 address = path_address(skb), received = scratch->recent.received;
+    struct path_transit *transit = received ? path_find(received) : NULL;
     struct way_stacks *way;
 
     if (!transit || transit->address == address || (!NC_GET(skb, skb_iif) && !transit->tag))
@@ -104,7 +105,7 @@ static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent
     scratch->transit.state = PATH_IN_TRANSIT;
     scratch->transit.point_ns[FIRST_QUEUE] = scratch->transit.point_ns[LAST_QUEUE] = 0;
     *transit = scratch->transit;
-    way = way_goes_on(recent->received, address);
+    way = way_goes_on(received, address);
     if (way)
         way->first[0] = way->queued[0] = 0;
     nc_count(COPIES);
@@ -112,8 +113,10 @@ static inline struct path_transit *start_copy(struct sk_buff *skb, struct recent
 }
 
 /* A packet longer than the device's MTU may be segmented before it is sent. Its segments are other sk_buffs. */
-static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, struct recent *recent, struct scratch *scratch, u32 length)
+static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, struct scratch *scratch, u32 length)
 {
+    struct recent *recent = &scratch->recent;
+
     path_read(&scratch->packet, skb, 1, 1);
     recent->queued = path_address(skb);
     recent->device = (u64)dev;
@@ -125,23 +128,22 @@ static inline void expect_segments(struct sk_buff *skb, struct net_device *dev, 
 int on_queue(struct bpf_raw_tracepoint_args *ctx)
 {
     struct sk_buff *skb = NC_ARG(0);
-    struct net_device *dev = NC_GET(skb, dev);
-    u32 zero = 0, length = NC_GET(skb, len);
+    u32 zero = 0, length;
     struct scratch *scratch = scratches.lookup(&zero);
-    struct recent *recent = recents.lookup(&zero);
     struct path_transit *transit;
+    struct net_device *dev;
     struct way_stacks *way;
     u64 now;
 
-    if (!scratch || !recent)
+    if (!scratch)
         return 0;
     transit = path_find(path_address(skb));
-    if (!transit || !is_same_transit(transit, skb, recent, scratch))
-        transit = start_copy(skb, recent, scratch);
+    if (!transit || !is_same_transit(transit, skb, scratch))
+        transit = start_copy(skb, scratch);
     if (!transit)
         return 0;
     now = time_of(transit);
-    way = way_of(transit->address);
+    way = way_of(transit);
     if (way) {
         if (transit->point_ns[FIRST_QUEUE] && !way->first[0])
             __builtin_memcpy(way->first, way->queued, sizeof(way->first));
@@ -150,8 +152,12 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
     if (!transit->point_ns[FIRST_QUEUE])
         transit->point_ns[FIRST_QUEUE] = now;
     transit->point_ns[LAST_QUEUE] = now;
+    length = NC_GET(skb, len);
+    if (length <= PATH_NEVER_CUT)
+        return 0;
+    dev = NC_GET(skb, dev);
     if (length > NC_GET(dev, mtu) + ETH_HLEN + VLAN_HLEN)
-        expect_segments(skb, dev, recent, scratch, length);
+        expect_segments(skb, dev, scratch, length);
     return 0;
 }
 
@@ -279,13 +285,12 @@ static inline void account(void *ctx, struct nc_config *config, struct scratch *
 /* The transit of a packet that was segmented after it was queued. The CPU that segments it sends the segments one after another. */
 static inline struct path_transit *transit_of_segment(struct scratch *scratch, struct net_device *dev)
 {
-    u32 zero = 0;
-    struct recent *recent = recents.lookup(&zero);
+    struct recent *recent = &scratch->recent;
     struct path_packet *packet = &scratch->packet;
     u32 sequence = bpf_ntohl(path_u32(packet, packet->version == 4 ? 24 : 44));
     struct path_transit *transit;
 
-    if (!recent || recent->device != (u64)dev || recent->ports != path_u32(packet, packet->version == 4 ? 20 : 40))
+    if (recent->device != (u64)dev || recent->ports != path_u32(packet, packet->version == 4 ? 20 : 40))
         return NULL;
     if (packet->protocol == 6 && sequence - recent->sequence >= recent->length)
         return NULL;
@@ -316,12 +321,10 @@ static inline void unmatched(u32 slot, struct nc_config *config, struct scratch 
 /* Is this the packet of a transit that is only counted, without a look at its headers? It is when it came to this CPU last, was queued, and
  * says that it came in where that one did. Segments and fragments that the kernel makes say that as well, and may have the address of a
  * packet that was dropped. */
-static inline int is_sure(struct path_transit *transit, struct nc_config *config, struct sk_buff *skb, struct net_device *dev)
+static inline int is_sure(struct path_transit *transit, struct nc_config *config, struct scratch *scratch, struct sk_buff *skb,
+                          struct net_device *dev)
 {
-    u32 zero = 0;
-    struct recent *recent = recents.lookup(&zero);
-
-    return recent && recent->received == transit->address && transit->point_ns[LAST_QUEUE] && path_came_there(transit, config, skb, dev);
+    return scratch->recent.received == transit->address && transit->point_ns[LAST_QUEUE] && path_came_there(transit, config, skb, dev);
 }
 
 /* The headers of a packet that is only counted are read where it stands for several. */
@@ -348,7 +351,7 @@ static inline void end(void *ctx, struct nc_config *config, struct sk_buff *skb,
     if (!scratch)
         return;
     transit = path_find(path_address(skb));
-    if (transit && transit->unlisted && transit->state == PATH_IN_TRANSIT && is_sure(transit, config, skb, dev)) {
+    if (transit && transit->unlisted && transit->state == PATH_IN_TRANSIT && is_sure(transit, config, scratch, skb, dev)) {
         end_unlisted(scratch, transit, skb, sent);
         return;
     }

@@ -27,7 +27,6 @@ struct recent {
     struct nc_allowance follows;    /* packets that may still be followed */
     u64 ticks_ns;           /* when its ticks were first seen */
 };
-BPF_PERCPU_ARRAY(recents, struct recent, 1);
 
 /* The stages of a transit. They add up to the total. */
 struct durations {
@@ -62,8 +61,9 @@ struct slow_event {
     struct way_stacks way;
 };
 
-/* Working memory of a program: the BPF stack is too small for it. */
+/* Of each CPU, found by one look-up: what it handled last, and working memory of a program, for which the BPF stack is too small. */
 struct scratch {
+    struct recent recent;
     struct path_packet packet;
     struct nc_flow flow;
     struct path_transit transit;
@@ -99,10 +99,11 @@ static inline struct way_stacks *new_way(u64 address)
     return ways.lookup(&address);
 }
 
-/* Where the stacks of a packet at this address are kept; NULL where none are asked for. */
-static inline struct way_stacks *way_of(u64 address)
+/* Where the stacks of a packet are kept; NULL where none are asked for. */
+static inline struct way_stacks *way_of(struct path_transit *transit)
 {
-    struct nc_config *config = nc_config_get();
+    struct nc_config *config = transit->unlisted ? NULL : nc_config_get();
+    u64 address = transit->address;
     struct way_stacks *way;
 
     if (!config || !wants_stacks(config))

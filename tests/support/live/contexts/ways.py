@@ -72,7 +72,7 @@ class Ways(MadeUpHost):
     def use_up(self) -> None:
         """From here on host_path follows no packet in full, however long the test takes."""
         follows, noticed = (NEVER, 0), time.monotonic_ns()
-        self.probe.write("recents", struct.pack("=3Q4I", *[0] * 7) + struct.pack("=3Q", *follows, noticed))
+        self.probe.write("scratches", struct.pack("=3Q4I", *[0] * 7) + struct.pack("=3Q", *follows, noticed))
 
     def come(self, flow: Flow, device: str, payload: int = 20, packet: bytes = b"") -> int:
         """A packet that came in by a device; ``packet``: from the network header on."""
