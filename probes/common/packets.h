@@ -85,8 +85,10 @@ static inline u16 nc_vlan(struct sk_buff *skb)
 #if defined(HAVE_sk_buff___pkt_vlan_present_offset)
     u8 flags;
 
-    if (!NC_GET(skb, vlan_proto))       /* there never was one. To read the bit takes a call */
+#if NC_DIRECT       /* To read the bit takes a call of a helper, to read this does not. 0: there never was a tag. */
+    if (!NC_GET(skb, vlan_proto))
         return 0;
+#endif
     /* Up to 6.1 a bit says whether there is a tag: the lowest one, or the highest on big-endian machines. */
     flags = NC_AT(u8, &skb->__pkt_vlan_present_offset);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

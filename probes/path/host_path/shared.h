@@ -61,7 +61,7 @@ struct slow_event {
     struct way_stacks way;
 };
 
-/* Of each CPU, found by one look-up: what it handled last, and working memory of a program, for which the BPF stack is too small. */
+/* One of each CPU, so that one look-up finds all: what the CPU handled last, and working memory. The BPF stack is too small for that. */
 struct scratch {
     struct recent recent;
     struct path_packet packet;
