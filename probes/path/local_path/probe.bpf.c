@@ -262,18 +262,6 @@ static inline struct sk_buff *last_of(struct sock *sk, u16 protocol)
     return skb;
 }
 
-/* The same packet where this program may use NC_GET, too: it is not given the packet. */
-static inline struct sk_buff *readable(struct scratch *scratch, struct sk_buff *skb)
-{
-#if NC_DIRECT
-    if (bpf_probe_read_kernel(&scratch->skb, sizeof(scratch->skb), skb))
-        return NULL;
-    return &scratch->skb;
-#else
-    return skb;
-#endif
-}
-
 /* The headers of a packet have been pulled when its socket has it, and its tag is gone. */
 static inline void describe_queued(struct scratch *scratch, struct path_transit *transit, struct sk_buff *skb)
 {
@@ -299,9 +287,11 @@ static inline void datagram(void *ctx, struct sock *sk)
     transit = skb ? path_find(is_raw(protocol) ? path_address(NC_READ(skb, head)) : path_address(skb)) : NULL;
     unsure = !skb;
     if (skb && transit && transit->set == TO_SOCKET && transit->state != PATH_FREE) {
-        skb = readable(scratch, skb);
-        if (!skb)
+#if NC_DIRECT       /* NC_GET reads a copy: this program is not given the packet */
+        if (bpf_probe_read_kernel(&scratch->skb, sizeof(scratch->skb), skb))
             return;
+        skb = &scratch->skb;
+#endif
         if (!is_same(scratch, transit, skb)) {
             if (transit->state == PATH_IN_TRANSIT) {
                 transit->state = PATH_FREE;
