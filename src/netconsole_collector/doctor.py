@@ -18,6 +18,7 @@ from netconsole_collector.probe.spec import spec_problem, wants_drop_reasons
 
 SCHEMA = "netconsole.collector-doctor/1"
 NO_NAMES = "headers do not tell the names of drop reasons: they are shown as numbers"
+BY_HELPERS = "its programs read the kernel by calls of helpers, at several times the cost: {}"
 NO_REASONS = "this kernel gives no drop reasons (before 5.17): they are inferred from where it drops, or unknown"
 EXIT_WRONG_INPUT = 2
 EXIT_NOTHING_RUNS = 3
@@ -101,6 +102,8 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
     notes = ["{} is not measured".format(one["measures"]) for one in answer["missing"]]
     if wants_drop_reasons(command["spec"]) and not answer["names"].get("drop_reason"):
         notes.append(NO_NAMES if answer["types"] == "headers" else NO_REASONS)
+    if answer["by_helpers"]:
+        notes.append(BY_HELPERS.format(answer["by_helpers"]))
     why = "; ".join(notes) or None
     state = "degraded" if missing else "attached"
     return {"state": state, "why": why, "help": None, "types": answer["types"], "programs": attached + missing}

@@ -158,20 +158,25 @@ class Worker:
             raise ProbeRefused(NOT_LOADED.format(module), "unsupported")
 
     def _compile_and_load(self) -> Tuple[Compiled, Json]:
-        """Tries programs with few calls of helpers first. The plain ones follow, and tell what is wrong."""
+        """Tries programs with few calls of helpers first. The plain ones follow, and tell what is wrong.
+
+        "by_helpers" in the answer is why the kernel refused the first ones. None: it did not.
+        """
         from netconsole_collector.compile.compiler import Compiler
 
         compiler = Compiler(self.job, self.spec, self._memlock)
         try:
             *better, plain = compiler.ways()
+            why = None
             for way in better:
                 try:
                     compiled = compiler.compile(way)
                     return compiled, self._load(compiled)
-                except ProbeRefused:
+                except ProbeRefused as refused:
+                    why = str(refused)
                     self._close_descriptors()
             compiled = compiler.compile(plain)
-            return compiled, self._load(compiled)
+            return compiled, {**self._load(compiled), "by_helpers": why}
         finally:
             compiler.close()
 
@@ -191,6 +196,7 @@ class Worker:
             "names": {"drop_reason": compiled.drop_reasons} if compiled.drop_reasons else {},
             "types": compiled.types,
             "facts": compiled.facts,
+            "by_helpers": None,
         }
         if not self.job.get("compile_only"):  # programs for another kernel cannot be loaded here
             answer["maps"] = self._maps(compiled)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from netconsole.telemetry import frames
-from tests.support.live.collector_driver import PYTHON, SOURCE, Driver, call, load_command, of
+from netconsole_collector.doctor import BY_HELPERS
+from tests.support.live.collector_driver import PYTHON, SOURCE, Driver, call, load_command, of, source
 
 pytestmark = pytest.mark.starting
 
@@ -95,9 +96,11 @@ def _no_caches(path: Path) -> bool:
 def test_the_doctor_tries_and_lets_go_again() -> None:
     spec = load_command()
     broken = load_command(probe="broken", source="this is no C")
+    wrong = "#if NC_CAST || NC_DIRECT\n*(u64 *)key->argument = 1;\n#endif\nnc_count(0);"
+    refused = load_command(probe="refused", source=source("calls").replace("nc_count(0);", wrong))
     done = subprocess.run(
         [PYTHON, "-m", "netconsole_collector", "--doctor"],
-        input=json.dumps([spec, broken]).encode(),
+        input=json.dumps([spec, broken, refused]).encode(),
         capture_output=True,
         timeout=LIMIT_S,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -108,7 +111,12 @@ def test_the_doctor_tries_and_lets_go_again() -> None:
     assert document["schema"] == "netconsole.collector-doctor/1"
     calls = document["probes"]["calls"]
     assert (calls["state"], calls["programs"][0]["attach"]) == ("attached", "raw_tracepoint:sys_enter")
+    assert calls["why"] is None
     assert document["probes"]["broken"]["state"] == "failed"
+    by_helpers = document["probes"]["refused"]
+    assert by_helpers["state"] == "attached"
+    assert by_helpers["why"].startswith(BY_HELPERS.format("")), by_helpers["why"]
+    assert "invalid mem access" in by_helpers["why"]
     assert document["capabilities"]["bcc"]["ok"]
 
 
