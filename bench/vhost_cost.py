@@ -8,6 +8,10 @@ once, on every hook of these probes. For "governed" the console's own governor f
 keeps the budget of the profile summary. The lab is an emulated machine: ratios carry over to real machines, times do
 not.
 
+`--instructions`: the emulated machine's clock counts instructions, one as one nanosecond. Packets go to the peer one
+after the other, so that each has a wake-up of its own. Only the worker's CPU time for them is measured, no guest runs,
+and probes are always attached. It does not tell how long an instruction takes on a real machine.
+
 Probes that are attached for a share of the time have phases of a minute. A run can be short: `--only vhost_queues
 --keep FILE` adds its rounds to those in FILE, and prints the table of all of them. `--table --keep FILE` only prints
 the table.
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -53,6 +58,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "vhost_queues, governed": ("vhost_queues",),
     "all, governed": PROBES,
 }
+WITHOUT_GUEST = ("nothing", "empty", "vhost_queues", "tun_queues", "irq_path", "all")
+"""What packets to the peer alone can measure. Of the others only a guest makes the hooks run."""
 SAMPLED, SAMPLED_PCT = ", a tenth of the time", 10
 GOVERNED = ", governed"
 STEADY_S = 60.0
@@ -67,17 +74,21 @@ FROM_GUEST = 2000
 FLOODS = 50
 """So many times as many packets in one go, for the governor: its figures are of short moments."""
 PINGS = 15
-PACKETS_OF_PHASE = SLICES * (2 * PACKETS + FROM_GUEST + 2 * PINGS)
 STATISTICS_MS = 1000
+PAUSE_S = 0.0002
+"""Between packets that go one after the other: the worker sleeps again by then."""
 FLOODER = """
 import socket, sys, time
 address = sys.argv[1]
 flood = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 flood.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 26)
 for line in sys.stdin:
+    count, pause_s = int(line.split()[0]), float(line.split()[1])
     start = time.monotonic_ns()
-    for number in range(int(line)):
+    for number in range(count):
         flood.sendto(bytes(60), (address, 9))
+        if pause_s:
+            time.sleep(pause_s)
     print(time.monotonic_ns() - start, flush=True)
 """
 EMPTY = """
@@ -87,7 +98,10 @@ int on_tracepoint(struct bpf_raw_tracepoint_args *ctx) { return 0; }
 
 
 class Slice(NamedTuple):
-    """A turn of the traffic: ns for each packet, of the sender's time or the worker's CPU, and ms of a round trip."""
+    """A turn of the traffic: ns for each packet, of the sender's time or the worker's CPU, and ms of a round trip.
+
+    NaN: not measured.
+    """
 
     from_guest_ns: float
     from_guest_worker_ns: float
@@ -114,7 +128,8 @@ class Traffic:
         self._bed, self._peer = bed, peer
         owner = bed.hypervisor.run("pgrep", "-f", "vhost_peer.py").text.split()[0]
         (self._worker,) = workers_of(bed.hypervisor, owner)
-        self._find_worker_of_guest()
+        if bed.guests:
+            self._find_worker_of_guest()
         self._flooder = bed.hypervisor.start("python3", "-c", FLOODER, FAR)
         self.without: Slice | None = None
         """The last phase, if nothing was loaded in it."""
@@ -125,11 +140,12 @@ class Traffic:
         A guest that has lost an interrupt (l2.py) starts anew.
         """
         self.revive()
-        ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
+        if self._bed.guests:
+            ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
 
     def revive(self) -> None:
         """Starts the guest anew when it does not answer."""
-        if self._bed.guests[0].revive():
+        if self._bed.guests and self._bed.guests[0].revive():
             self._find_worker_of_guest()
 
     def phase(self, sampled: bool = False) -> Slice:
@@ -137,6 +153,14 @@ class Traffic:
         if sampled:
             return self._mean(SAMPLED_S)
         return Slice(*map(min, zip(*(self._slice() for _ in range(SLICES)), strict=True)))
+
+    @property
+    def clock(self) -> str:
+        return "time" if self._bed.guests else "instructions"
+
+    @property
+    def packets_of_phase(self) -> int:
+        return SLICES * (2 * PACKETS + FROM_GUEST + 2 * PINGS if self._bed.guests else PACKETS)
 
     def settle(self) -> None:
         """The same packets until the sampler has found its period."""
@@ -151,29 +175,34 @@ class Traffic:
 
     def flood(self, count: int = PACKETS) -> int:
         """Packets to the peer, which the targets are about. Returns how long it took, in ns."""
-        self._flooder.write(f"{count}\n".encode())
+        self._flooder.write(f"{count} {0 if self._bed.guests else PAUSE_S}\n".encode())
         return int(self._flooder.wait_for(b"\n"))
 
     def _slice(self) -> Slice:
+        if not self._bed.guests:
+            _, worker_ns = self._to_peer()
+            return Slice(math.nan, math.nan, math.nan, worker_ns, math.nan, math.nan)
         start = self._cpu_ns(self._worker)
         sending_ns = self._peer.send(PACKETS)
-        sent = self._cpu_ns(self._worker)
-        before = self._peer.used()
-        flood_ns = self.flood()
-        received_ns = self._cpu_ns(self._worker) - sent
-        received = max(1, self._peer.used() - before)
+        sending_worker_ns = self._cpu_ns(self._worker) - start
+        to_peer = self._to_peer()
         start_of_guest = self._cpu_ns(self._worker_of_guest)
         self._bed.guests[0].send_udp(FROM_GUEST, self._bed.bridge, port=9)
         guest_ns = self._cpu_ns(self._worker_of_guest) - start_of_guest
         times_ms = ping(self._bed.hypervisor, self._bed.guests[0], PINGS, interval_s=0.02)
         return Slice(
             sending_ns / PACKETS,
-            (sent - start) / PACKETS,
-            flood_ns / PACKETS,
-            received_ns / received,
+            sending_worker_ns / PACKETS,
+            *to_peer,
             guest_ns / FROM_GUEST,
             statistics.median(times_ms),
         )
+
+    def _to_peer(self) -> tuple[float, float]:
+        before, start = self._peer.used(), self._cpu_ns(self._worker)
+        flood_ns = self.flood()
+        received_ns = self._cpu_ns(self._worker) - start
+        return flood_ns / PACKETS, received_ns / max(1, self._peer.used() - before)
 
     def _find_worker_of_guest(self) -> None:
         (self._worker_of_guest,) = worker_pids(self._bed.hypervisor, self._bed.guests[0])
@@ -300,11 +329,12 @@ def one_round(collector: Collector, traffic: Traffic, title: str, last: bool) ->
     after = traffic.phase(is_sampled)
     traffic.without = None if is_sampled else after
     ratios = [2 * d / (b + a) for b, d, a in zip(before, during, after, strict=True)]
-    return {"with": title, "ratios": ratios, "without": [*before], **told}
+    return {"with": title, "ratios": ratios, "without": [*before], "clock": traffic.clock, **told}
 
 
 def programs(collector: Collector, traffic: Traffic, title: str) -> dict[str, Any]:
     """Runs and ns of each program in a phase of its own, for the statistics cost time; and events submitted."""
+    collector.runs.clear()
     collector.statistics(STATISTICS_MS)
     traffic.phase()
     collector.settle()
@@ -312,14 +342,17 @@ def programs(collector: Collector, traffic: Traffic, title: str) -> dict[str, An
     collector.statistics(0)
     costs = [collector.cost(name) for name in GROUPS[title]]
     submitted = sum(cost.events["submitted"].total for cost in costs if cost.events)
-    return {"programs": runs, "submitted": submitted}
+    return {"programs": runs, "submitted": submitted, "packets": traffic.packets_of_phase}
 
 
 def show(keep: Path) -> None:
     """The table of all rounds, and under it the programs."""
     lines = [json.loads(line) for line in keep.read_text().splitlines()]
+    if len({line.get("clock") for line in lines}) != 1 or "clock" not in lines[0]:
+        raise SystemExit(f"{keep} has rounds of different clocks, or of an older version: begin another file")
     base = [statistics.median(column) for column in zip(*(line["without"] for line in lines), strict=True)]
-    print("without, per packet: " + ", ".join(f"{h} {v:,.1f}" for h, v in zip(HEADS, base, strict=True)))
+    measured = [f"{head} {value:,.1f}" for head, value in zip(HEADS, base, strict=True) if not math.isnan(value)]
+    print(f"without, per packet: {', '.join(measured)}")
     print(f"| with | pairs | {' | '.join(HEADS)} |\n|---|{'---|' * (len(HEADS) + 1)}")
     for title in GROUPS:
         rounds = [line["ratios"] for line in lines if line["with"] == title]
@@ -328,30 +361,37 @@ def show(keep: Path) -> None:
     for line in lines:
         if line.get("settings"):
             print(f"{line['with']}: {'; '.join(line['settings'])}")
-        if "programs" in line:
+        if line.get("programs"):
             each = (f"{name} {ns / count:,.0f} ns x {count}" for name, (count, ns) in sorted(line["programs"].items()))
-            runs, ns = (sum(column) / PACKETS_OF_PHASE for column in zip(*line["programs"].values(), strict=True))
+            runs, ns = (sum(column) / line["packets"] for column in zip(*line["programs"].values(), strict=True))
             print(f"{line['with']}: {runs:.2f} runs and {ns:,.0f} ns a packet; events submitted: {line['submitted']}")
             print(f"  {'; '.join(each)}")
 
 
 def shown(values: Sequence[float]) -> str:
     """Median, and the range of all."""
+    if any(map(math.isnan, values)):
+        return ""
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=tuple(GROUPS), default=list(GROUPS))
+    parser.add_argument("--only", nargs="*", choices=tuple(GROUPS))
     parser.add_argument(
         "--keep", type=Path, help="file with the rounds of all runs, one a line; without it they are not kept"
     )
     parser.add_argument("--kprobes", action="store_true", help="no fentry and fexit, as where the kernel refuses them")
     parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--instructions", action="store_true", help="count instructions instead of time")
     options = parser.parse_args()
     if options.table and not options.keep:
         parser.error("--table shows the rounds of a file: say which one with --keep")
+    able = WITHOUT_GUEST if options.instructions else tuple(GROUPS)
+    options.only = able if options.only is None else options.only
+    if not set(options.only) <= set(able):
+        parser.error(f"--instructions is for these alone: --only {' '.join(able)}")
     with tempfile.TemporaryDirectory() as directory:
         run(options, options.keep or Path(directory) / "rounds")
 
@@ -359,7 +399,12 @@ def main() -> None:
 def run(options: argparse.Namespace, keep: Path) -> None:
     if not options.table:
         try:
-            bed = boot(kernels()[0], guests=1, arguments=CLOCK_OF_REAL_MACHINES)
+            bed = boot(
+                kernels()[0],
+                guests=0 if options.instructions else 1,
+                arguments=CLOCK_OF_REAL_MACHINES,
+                counts_instructions=options.instructions,
+            )
         except LabUnavailable as error:
             print(f"cannot run here: {error}")
             return

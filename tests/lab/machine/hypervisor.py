@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from netconsole_collector.types import carried
 from tests.lab.kernels.btf import btf_files, made_types
 from tests.lab.kernels.fetch import Kernel, fetch
 from tests.lab.kernels.image import bootable
+from tests.lab.kernels.qemu import qemu
 from tests.lab.machine import initramfs, shares
+from tests.lab.machine.accelerator import SLOW
 from tests.lab.machine.l2 import Address
 from tests.lab.machine.machine import COMMAND_LIMIT_S, Machine
 
@@ -44,6 +47,8 @@ cd "$1"
 shift
 exec "$@"
 """
+# A nanosecond of the machine's clock is one instruction. One thread runs all CPUs, in turns: the clock is that of all.
+INSTRUCTION_CLOCK = ("-icount", "shift=0")
 NETWORK_MODULES = ["tun", "vhost_net", "openvswitch", "kvm_amd", "veth", "sch_netem"]
 
 
@@ -64,9 +69,19 @@ class Hypervisor(Machine):
         return self
 
     def __init__(
-        self, kernel: Kernel, *, lifetime_s: float = LIFETIME_S, ports: tuple[str, ...] = (), arguments: str = ""
+        self,
+        kernel: Kernel,
+        *,
+        lifetime_s: float = LIFETIME_S,
+        ports: tuple[str, ...] = (),
+        arguments: str = "",
+        counts_instructions: bool = False,
     ) -> None:
-        """Boots it. `arguments` are more for its kernel; `ports`: see Machine."""
+        """Boots it. `arguments` are more for its kernel; `ports`: see Machine.
+
+        `counts_instructions`: its clock counts instructions. The same work then takes the same time, however busy the
+        host is. The machine is slow then, and a thread's time holds what another CPU ran meanwhile.
+        """
         self.tree = fetch(kernel)
         self._image = bootable(self.tree)
         values = {
@@ -84,7 +99,9 @@ class Hypervisor(Machine):
                     *("-append", f"{KERNEL_ARGUMENTS} {CLEARING[kernel.share]} {arguments}"),
                     *export.arguments,
                     *CARDS,
+                    *(INSTRUCTION_CLOCK if counts_instructions else ()),
                 ],
+                emulator=dataclasses.replace(qemu(), accelerator=SLOW) if counts_instructions else None,
                 initramfs=initramfs.build(
                     self.tree, initramfs.script(INIT, values), [*BOOT_MODULES, *shares.MODULES[kernel.share]]
                 ),

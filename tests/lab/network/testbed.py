@@ -58,9 +58,16 @@ class Testbed:
         lifetime_s: float = LIFETIME_S,
         ports: tuple[str, ...] = (),
         arguments: str = "",
+        counts_instructions: bool = False,
     ) -> None:
-        """Boots it. `lose_all_upcalls`: see OpenVSwitch; `ports` and `arguments`: see Hypervisor."""
-        self.hypervisor = Hypervisor(kernel, lifetime_s=lifetime_s, ports=ports, arguments=arguments)
+        """Boots it. `lose_all_upcalls`: see OpenVSwitch; the options after it: see Hypervisor."""
+        self.hypervisor = Hypervisor(
+            kernel,
+            lifetime_s=lifetime_s,
+            ports=ports,
+            arguments=arguments,
+            counts_instructions=counts_instructions,
+        )
         try:
             self.guests = [Guest(self.hypervisor, f"vm{number}", card) for number, card in enumerate(CARDS[:guests])]
             with ThreadPoolExecutor() as pool:
