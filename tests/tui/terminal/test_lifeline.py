@@ -157,6 +157,17 @@ class TestFlow:
         clock.now_s += TERMINAL_BUFFER_BYTES / 8_000
         assert not flow.busy(), "by the speed of now"
 
+    def test_a_few_bytes_that_waited_in_a_stop_do_not_make_a_reader_slow(self) -> None:
+        """Since its buffer was full before, it has read 12 000 bytes in four seconds. For three of them it stood."""
+        clock = Clock()
+        flow = FlowControl(False, clock)
+        flow.wrote(20_000, waited_s=1.0, taken_waiting=8_000)
+        clock.now_s += 4.0
+        flow.wrote(12_000, waited_s=3.0, taken_waiting=40)
+        assert flow.busy()
+        clock.now_s += TERMINAL_BUFFER_BYTES / 3_000
+        assert not flow.busy()
+
     def test_without_answers_a_full_buffer_is_known_by_its_waiting(self) -> None:
         clock = Clock()
         flow = FlowControl(False, clock)

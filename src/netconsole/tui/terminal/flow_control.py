@@ -41,6 +41,8 @@ class FlowControl:
         self._round_trips: deque[float] = deque(maxlen=REMEMBERED)
         self._unanswered = 0
         self._bytes_per_s: float | None = None
+        self._full_at_s: float | None = None
+        self._since_full = 0
         self._under_way = 0.0
         self._under_way_at_s = self._wrote_at_s = clock()
 
@@ -72,9 +74,11 @@ class FlowControl:
         """``taken`` bytes were written. The last ``taken_waiting`` of them had to wait ``waited_s`` for room."""
         with self._lock:
             before = self._model()
-            self._wrote_at_s = self._clock()
+            self._wrote_at_s = now_s = self._clock()
+            self._since_full += taken
             if waited_s > 0 and taken_waiting > 0:
-                self._bytes_per_s = taken_waiting / waited_s
+                self._bytes_per_s = self._speed(now_s, taken_waiting / waited_s)
+                self._full_at_s, self._since_full = now_s, 0
                 self._under_way = float(TERMINAL_BUFFER_BYTES)
                 return
             self._under_way = before + taken
@@ -82,6 +86,16 @@ class FlowControl:
                 # There was room although the model had none left: the terminal reads faster than before.
                 self._bytes_per_s *= 2
                 self._under_way /= 2
+
+    def _speed(self, now_s: float, while_waiting: float) -> float:
+        """In bytes/s. What was read while a write waited may be a few bytes in a long stop.
+
+        From one moment when the buffer was full to the next, as much was read as was written. Both are the least that
+        it can be.
+        """
+        if self._full_at_s is None or now_s <= self._full_at_s:
+            return while_waiting
+        return max(while_waiting, self._since_full / (now_s - self._full_at_s))
 
     def busy(self) -> bool:
         """Whether the terminal has not yet read all that was sent."""
