@@ -23,6 +23,7 @@ from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.far.program import Gone, ProgramProcess
 from netconsole.host import identity
 from netconsole.probes.catalogue import Catalogue, load_all
+from netconsole_collector.doctor import BY_HELPERS
 
 SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
@@ -140,12 +141,21 @@ def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | 
     if refused:
         plain, silent = _try(_compiled(host.compiler, (commands[name] for name in refused), is_plain=True), host)
         unanswered = {} if silent is None else {name: ProbeResult("failed", silent) for name in refused}
-        answer = msgspec.structs.replace(answer, probes={**answer.probes, **unanswered, **plain.probes})
+        others = {name: _by_helpers(one, answer.probes.get(name)) for name, one in plain.probes.items()}
+        answer = msgspec.structs.replace(answer, probes={**answer.probes, **unanswered, **others})
     return answer, why
 
 
 def _has_failed(answer: _Answer, probe: str) -> bool:
     return probe in answer.probes and answer.probes[probe].state == "failed"
+
+
+def _by_helpers(plain: ProbeResult, typed: ProbeResult | None) -> ProbeResult:
+    """The result of plain programs, with the reason why the typed ones before them were refused."""
+    if typed is None or plain.state not in RUNNING:
+        return plain
+    notes = [plain.why, BY_HELPERS.format(typed.why)]
+    return msgspec.structs.replace(plain, why="; ".join(filter(None, notes)))
 
 
 def _compiled(

@@ -14,12 +14,19 @@ from netconsole.far.host import ThisHost
 from netconsole.far.program import Launch
 from netconsole.probes.catalogue import Catalogue, load_all
 from netconsole.run import doctor
+from netconsole_collector.doctor import BY_HELPERS
 
 TYPED = {
     "softirq_health": {"state": "attached", "programs": [{"name": "one", "attach": "raw_tracepoint:kfree_skb"}]},
     "kernel_drops": {"state": "failed", "why": "BTF-typed programs are refused"},
 }
-PLAIN = {"kernel_drops": {"state": "attached", "programs": [{"name": "drop", "attach": "raw_tracepoint:kfree_skb"}]}}
+PLAIN = {
+    "kernel_drops": {
+        "state": "attached",
+        "why": "no reasons",
+        "programs": [{"name": "drop", "attach": "raw_tracepoint:kfree_skb"}],
+    }
+}
 ANSWERS = """
 import pathlib, sys
 state = pathlib.Path(sys.argv[1])
@@ -59,6 +66,8 @@ def test_a_probe_that_is_refused_typed_is_tried_again_by_itself(tmp_path: Path, 
     report = doctor.examine(manifests, Host(tmp_path / "answers", TYPED, PLAIN))
     assert report.running == ["kernel_drops", "softirq_health"]
     assert report.capabilities["collector"].ok
+    assert report.probes["kernel_drops"].why == f"no reasons; {BY_HELPERS.format('BTF-typed programs are refused')}"
+    assert report.probes["softirq_health"].why is None
 
 
 def test_a_second_round_without_an_answer_takes_nothing_from_the_first(tmp_path: Path, manifests: Catalogue) -> None:
