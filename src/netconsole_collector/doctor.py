@@ -99,14 +99,20 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
         os.close(program["program"])
     for fd in answer["maps"].values():
         os.close(fd)
-    notes = ["{} is not measured".format(one["measures"]) for one in answer["missing"]]
+    lacks = ["{} is not measured".format(one["measures"]) for one in answer["missing"]]
+    notes = []
     if wants_drop_reasons(command["spec"]) and not answer["names"].get("drop_reason"):
         notes.append(NO_NAMES if answer["types"] == "headers" else NO_REASONS)
-    if answer["by_helpers"]:
-        notes.append(BY_HELPERS.format(answer["by_helpers"]))
-    why = "; ".join(notes) or None
-    state = "degraded" if missing else "attached"
-    return {"state": state, "why": why, "help": None, "types": answer["types"], "programs": attached + missing}
+    if answer["cheaper_refused"]:
+        notes.append(BY_HELPERS.format(answer["cheaper_refused"]))
+    return {
+        "state": "degraded" if missing else "attached",
+        "why": "; ".join(lacks + notes) or None,
+        "notes": notes,
+        "help": None,
+        "types": answer["types"],
+        "programs": attached + missing,
+    }
 
 
 def _attached(program: Json) -> Json:

@@ -50,6 +50,8 @@ class ProbeResult(msgspec.Struct, frozen=True):
     help: str | None = None
     types: str | None = None
     programs: list[ProgramCheck] = []
+    notes: list[str] = []
+    """What ``why`` says beside programs that are missing."""
 
 
 class CapabilityCheck(msgspec.Struct, frozen=True):
@@ -151,11 +153,14 @@ def _has_failed(answer: _Answer, probe: str) -> bool:
 
 
 def _by_helpers(plain: ProbeResult, typed: ProbeResult | None) -> ProbeResult:
-    """The result of plain programs, with the reason why the typed ones before them were refused."""
+    """The result of plain programs, with the reason why the kernel refused the typed ones before them."""
     if typed is None or plain.state not in RUNNING:
         return plain
-    notes = [plain.why, BY_HELPERS.format(typed.why)]
-    return msgspec.structs.replace(plain, why="; ".join(filter(None, notes)))
+    tried = [one for program in typed.programs for one in program.tried if isinstance(one, Mapping)]
+    of_verifier = [one.get("why") for one in tried if one.get("detail")]
+    note = BY_HELPERS.format(of_verifier[-1] if of_verifier else typed.why)
+    why = "; ".join(filter(None, [plain.why, note]))
+    return msgspec.structs.replace(plain, why=why, notes=[*plain.notes, note])
 
 
 def _compiled(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netconsole.base.figure import safe
-from netconsole.run.doctor import BY_CONSOLE, ProbeResult, Report
+from netconsole.run.doctor import ProbeResult, Report
 from netconsole.telemetry.words import probe_state
 from netconsole_collector.compile.type_files import COMMAND
 
@@ -28,9 +28,12 @@ def brief(report: Report) -> str:
     lines += _paragraph(
         "ok", f"{len(works)} of {len(report.probes)} probes: {', '.join(works)}" if works else "nothing"
     )
-    in_part = {name: report.probes[name] for name in works if report.probes[name].why not in (None, BY_CONSOLE)}
-    for why, (names, _) in _by_reason(in_part).items():
-        lines += _paragraph("but", f"{', '.join(names)}: {why}")
+    notes: dict[str, list[str]] = {}
+    for name in report.running:
+        for note in report.probes[name].notes:
+            notes.setdefault(note, []).append(name)
+    for note, names in notes.items():
+        lines += _paragraph("but", f"{', '.join(names)}: {note}")
     for state in sorted({probe.state for probe in report.probes.values()} - {"attached"}):
         of_state = {name: probe for name, probe in report.probes.items() if probe.state == state}
         for why, (names, helps) in _by_reason(of_state).items():

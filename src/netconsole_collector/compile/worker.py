@@ -160,7 +160,7 @@ class Worker:
     def _compile_and_load(self) -> Tuple[Compiled, Json]:
         """Tries programs with few calls of helpers first. The plain ones follow, and tell what is wrong.
 
-        "by_helpers" in the answer is why the kernel refused the first ones. None: it did not.
+        "cheaper_refused" in the answer is why the kernel refused the first ones. None: it did not.
         """
         from netconsole_collector.compile.compiler import Compiler
 
@@ -173,10 +173,10 @@ class Worker:
                     compiled = compiler.compile(way)
                     return compiled, self._load(compiled)
                 except ProbeRefused as refused:
-                    why = str(refused)
+                    why = _words_of_verifier(refused)
                     self._close_descriptors()
             compiled = compiler.compile(plain)
-            return compiled, {**self._load(compiled), "by_helpers": why}
+            return compiled, {**self._load(compiled), "cheaper_refused": why}
         finally:
             compiler.close()
 
@@ -196,7 +196,7 @@ class Worker:
             "names": {"drop_reason": compiled.drop_reasons} if compiled.drop_reasons else {},
             "types": compiled.types,
             "facts": compiled.facts,
-            "by_helpers": None,
+            "cheaper_refused": None,
         }
         if not self.job.get("compile_only"):  # programs for another kernel cannot be loaded here
             answer["maps"] = self._maps(compiled)
@@ -310,6 +310,12 @@ def _applies(entry: Json, job: Json) -> bool:
     if job.get("btf"):
         return bool(btf.module_paths([entry["module"]], os.path.dirname(job["btf"])))
     return modules.is_loaded(entry["module"])
+
+
+def _words_of_verifier(refused: ProbeRefused) -> str:
+    """Why it refused the last program that it refused; where it refused none, the whole sentence."""
+    tried = [one["why"] for program in refused.missing for one in program["tried"] if one["detail"]]
+    return str(tried[-1] if tried else refused)
 
 
 def _missing_refusal(missing: List[Json]) -> ProbeRefused:

@@ -37,9 +37,18 @@ def test_what_is_no_list_of_commands_is_refused(raw: bytes, capsys: pytest.Captu
 def test_a_kernel_without_drop_reasons_is_told_where_they_are_shown(
     monkeypatch: pytest.MonkeyPatch, probe: str, types: str, names: dict[str, Any], says: str | None
 ) -> None:
-    answer = {"ok": True, "programs": [], "missing": [], "maps": {}, "names": names, "types": types, "by_helpers": None}
+    answer = {
+        "ok": True,
+        "programs": [],
+        "missing": [],
+        "maps": {},
+        "names": names,
+        "types": types,
+        "cheaper_refused": None,
+    }
     monkeypatch.setattr(doctor, "_answer", lambda *_: answer)
     can = {name: {"ok": True} for name in ("privileges", "bcc", "ring_buffer")}
     command = {"spec": copy.deepcopy(dict(catalogue.shipped(probe).raw)), "source": ""}
     found = doctor._try(command, None, can, None)
     assert (found["state"], found["why"]) == ("attached", says)
+    assert found["notes"] == ([says] if says else [])

@@ -18,12 +18,22 @@ from netconsole_collector.doctor import BY_HELPERS
 
 TYPED = {
     "softirq_health": {"state": "attached", "programs": [{"name": "one", "attach": "raw_tracepoint:kfree_skb"}]},
-    "kernel_drops": {"state": "failed", "why": "BTF-typed programs are refused"},
+    "kernel_drops": {
+        "state": "failed",
+        "why": "drops cannot be measured: raw_tracepoint:kfree_skb: invalid mem access",
+        "programs": [
+            {
+                "name": "drop",
+                "tried": [{"point": "raw_tracepoint:kfree_skb", "why": "invalid mem access", "detail": "R1"}],
+            },
+        ],
+    },
 }
 PLAIN = {
     "kernel_drops": {
         "state": "attached",
         "why": "no reasons",
+        "notes": ["no reasons"],
         "programs": [{"name": "drop", "attach": "raw_tracepoint:kfree_skb"}],
     }
 }
@@ -66,7 +76,9 @@ def test_a_probe_that_is_refused_typed_is_tried_again_by_itself(tmp_path: Path, 
     report = doctor.examine(manifests, Host(tmp_path / "answers", TYPED, PLAIN))
     assert report.running == ["kernel_drops", "softirq_health"]
     assert report.capabilities["collector"].ok
-    assert report.probes["kernel_drops"].why == f"no reasons; {BY_HELPERS.format('BTF-typed programs are refused')}"
+    note = BY_HELPERS.format("invalid mem access")
+    assert report.probes["kernel_drops"].why == f"no reasons; {note}"
+    assert report.probes["kernel_drops"].notes == ["no reasons", note]
     assert report.probes["softirq_health"].why is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from netconsole.base.figure import width
@@ -11,6 +12,7 @@ from netconsole.run.doctor import BY_CONSOLE, CapabilityCheck, ProbeResult, Prog
 from netconsole.run.doctor_text import COLUMNS, brief, verbose
 
 WHY = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
+NO_REASONS = "this kernel gives no drop reasons"
 HOST = {"name": "hv-017", "kernel": "6.18.0", "os": "Debian"}
 
 
@@ -24,10 +26,12 @@ def refused(name: str, state: str = "unsupported") -> ProbeResult:
 
 def report() -> Report:
     probes = {f"lacking_{number}": refused(f"function_{number}") for number in range(9)}
-    probes |= {"partly_one": refused("other", "degraded"), "kernel_drops": ProbeResult("attached")}
+    probes |= {"kernel_drops": ProbeResult("attached")}
     probes["ovs_flows"] = ProbeResult("unsupported", "no Open vSwitch here", "name its sockets")
     probes |= {f"works_{number}": ProbeResult("attached") for number in range(12)}
-    probes["works_3"] = ProbeResult("attached", "this kernel gives no drop reasons")
+    probes["works_3"] = ProbeResult("attached", NO_REASONS, notes=[NO_REASONS])
+    partly = refused("other", "degraded")
+    probes["partly_one"] = msgspec.structs.replace(partly, why=f"{partly.why}; {NO_REASONS}", notes=[NO_REASONS])
     probes["link_rates"] = ProbeResult("attached", BY_CONSOLE)
     capabilities = {"bcc": CapabilityCheck(True), "kprobe": CapabilityCheck(False, WHY, "another kernel")}
     return Report(HOST, capabilities, probes)
@@ -42,7 +46,7 @@ def test_it_fits_a_screen_and_says_each_reason_once() -> None:
     assert "? unsupported lacking_0, lacking_1," in told and f"! degraded partly_one: {WHY}" in told
     assert "ovs_flows: no Open vSwitch here → name its sockets" in told
     assert "ok 14 of 25 probes: kernel_drops, works_0" in told
-    assert "but works_3: this kernel gives no drop reasons" in told and BY_CONSOLE not in told
+    assert f"but works_3, partly_one: {NO_REASONS}" in told and BY_CONSOLE not in told
     assert "15 of 25 probes run here." in told and "doctor --verbose" in told
 
 
