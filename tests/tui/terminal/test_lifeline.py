@@ -168,6 +168,16 @@ class TestFlow:
         clock.now_s += TERMINAL_BUFFER_BYTES / 3_000
         assert not flow.busy()
 
+    def test_nor_when_its_buffer_was_never_full_before(self) -> None:
+        """Of what was written in the first four seconds, it has read all but what its buffer holds."""
+        clock = Clock()
+        flow = FlowControl(False, clock)
+        clock.now_s += 4.0
+        flow.wrote(TERMINAL_BUFFER_BYTES + 12_000, waited_s=3.0, taken_waiting=40)
+        assert flow.busy()
+        clock.now_s += TERMINAL_BUFFER_BYTES / 3_000
+        assert not flow.busy()
+
     def test_without_answers_a_full_buffer_is_known_by_its_waiting(self) -> None:
         clock = Clock()
         flow = FlowControl(False, clock)

@@ -2,7 +2,7 @@
 
 After an update we ask the terminal for its cursor position. When it answers, it has read all that was sent before the
 question. That is exact, also over SSH. Until the first answer, and for a terminal that never answers, there is a model:
-how much the terminal's buffer holds, and how fast it was emptied when it was last full.
+how much the terminal's buffer holds, and how fast the terminal read before it was last full.
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ class FlowControl:
         self._round_trips: deque[float] = deque(maxlen=REMEMBERED)
         self._unanswered = 0
         self._bytes_per_s: float | None = None
-        self._full_at_s: float | None = None
-        self._since_full = 0
+        self._since_full = -TERMINAL_BUFFER_BYTES  # it is empty at first: what fills it has not been read
         self._under_way = 0.0
-        self._under_way_at_s = self._wrote_at_s = clock()
+        self._full_at_s = self._under_way_at_s = self._wrote_at_s = clock()
 
     def question(self) -> str:
         """The question to send after an update. Empty while an answer is due, or when no answers come."""
@@ -88,12 +87,12 @@ class FlowControl:
                 self._under_way /= 2
 
     def _speed(self, now_s: float, while_waiting: float) -> float:
-        """In bytes/s. What was read while a write waited may be a few bytes in a long stop.
+        """In bytes/s: the higher one of two, for the terminal also stands still, or has read all there was.
 
-        From one moment when the buffer was full to the next, as much was read as was written. Both are the least that
-        it can be.
+        One is what it read while a write waited: a few bytes in a long stop. The other counts from when the buffer was
+        last full until it is full again: in that time it read as much as was written.
         """
-        if self._full_at_s is None or now_s <= self._full_at_s:
+        if now_s <= self._full_at_s:
             return while_waiting
         return max(while_waiting, self._since_full / (now_s - self._full_at_s))
 
@@ -118,7 +117,7 @@ class FlowControl:
             return 0.0 if not self._bytes_per_s else (self._model() + TERMINAL_BUFFER_BYTES) / self._bytes_per_s
 
     def _model(self) -> float:
-        """Bytes that the buffer still holds, if it is emptied as fast as when it was last full."""
+        """Bytes that the buffer still holds, if the terminal reads as fast as before the buffer was last full."""
         now_s = self._clock()
         if now_s - self._wrote_at_s > BELIEVED_S:
             self._bytes_per_s = None
