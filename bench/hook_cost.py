@@ -3,8 +3,10 @@
 The function is vfs_read, by pread(2) of one byte of /dev/zero. The kinds take turns with nothing attached. Of each turn
 the run that was disturbed least counts. Prints the median of the turns, in ns per call, less that of nothing, and what
 the kernel's statistics say of a run: the budget counts the difference as well (UNSEEN_NS). The lab is an emulated
-machine: the order and the ratios carry over to real machines, the times do not. With `--instructions` its clock counts
-instructions, one as one nanosecond. Runs then differ far less.
+machine: the order and the ratios carry over to real machines, the times do not.
+
+`--instructions`: the emulated machine's clock counts instructions, and so does all that is printed. Runs then differ
+far less.
 """
 
 from __future__ import annotations
@@ -106,10 +108,11 @@ def main() -> None:
                 costs[kind].append(during - (before + after) / 2)
                 costs["nothing"].append(after - before)
         collector.close()
-    print(f"without: {statistics.median(base):,.0f} ns per call; kernel {options.kernel}")
+    unit = "instructions" if options.instructions else "ns"
+    print(f"without: {statistics.median(base):,.0f} {unit} per call; kernel {options.kernel}")
     for kind, found in costs.items():
         says = f"; the statistics say {statistics.median(said[kind]):,.0f}" if kind in said else ""
-        print(f"{kind:10} {statistics.median(found):+8,.0f} ns ({min(found):+,.0f} to {max(found):+,.0f}){says}")
+        print(f"{kind:10} {statistics.median(found):+8,.0f} {unit} ({min(found):+,.0f} to {max(found):+,.0f}){says}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ ratios carry over to real machines, times do not.
 `--instructions`: the emulated machine's clock counts instructions, one as one nanosecond. Two pairs then give the same
 figure to a tenth of a percent. Only packets of a known flow are measured, and only probes that are always attached: one
 thread runs both CPUs in turns, so that waiting for another CPU takes instructions as well, and a minute of that clock
-takes several. It does not tell how long an instruction takes on a real machine.
+takes several real minutes. It does not tell how long an instruction takes on a real machine.
 """
 
 from __future__ import annotations
@@ -347,14 +347,19 @@ def measure(
 
 
 def shown(shares: Sequence[float]) -> str:
-    """The median with its 95 % interval, by order alone: no matter how the figures are spread. Empty: not measured."""
-    if any(map(math.isnan, shares)):
+    """The median with its 95 % interval, by order alone: no matter how the figures are spread. Empty: not measured.
+
+    Of a pair in which every repetition lost a packet there is none.
+    """
+    in_order = sorted(share for share in shares if not math.isnan(share))
+    count = len(in_order)
+    if not count:
         return ""
-    in_order, count = sorted(shares), len(shares)
     half = Z_95 * math.sqrt(count) / 2
     low = in_order[max(0, math.floor((count - 1) / 2 - half))]
     high = in_order[min(count - 1, math.ceil((count - 1) / 2 + half))]
-    return f"{statistics.median(shares):.1%} ({low:.1%} to {high:.1%})"
+    left_out = f", of {count} pairs" if count < len(shares) else ""
+    return f"{statistics.median(in_order):.1%} ({low:.1%} to {high:.1%}{left_out})"
 
 
 def main() -> None:
@@ -382,10 +387,8 @@ def main() -> None:
             f"{1e9 / base.storm:.0f} upcalls/s answered, each packet a new flow (target: {TARGET:.0%} of it); "
             f"{base.alone / NS_PER_US:.0f} us for one after the other, "
         )
-        print(
-            f"without: {'' if options.instructions else new_flows}"
-            f"{base.known / NS_PER_US:.1f} us for a packet of a known flow"
-        )
+        known = f"{base.known:,.0f} instructions" if options.instructions else f"{base.known / NS_PER_US:.1f} us"
+        print(f"without: {'' if options.instructions else new_flows}{known} for a packet of a known flow")
         print(
             "| with | upcalls answered | one after the other | packets of a known flow | events | programs, ns x runs |"
         )

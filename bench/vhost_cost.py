@@ -111,11 +111,13 @@ class Slice(NamedTuple):
     round_trip_ms: float
 
 
+TIME, INSTRUCTIONS = "time", "instructions"
+"""What the clock of the emulated machine counts."""
 HEADS = (
     "from peer: time",
-    "worker CPU",
+    "from peer: worker CPU",
     "to peer: sender's time",
-    "worker CPU",
+    "to peer: worker CPU",
     "from guest: worker CPU",
     "guest: round trip",
 )
@@ -156,7 +158,7 @@ class Traffic:
 
     @property
     def clock(self) -> str:
-        return "time" if self._bed.guests else "instructions"
+        return TIME if self._bed.guests else INSTRUCTIONS
 
     @property
     def packets_of_phase(self) -> int:
@@ -345,14 +347,24 @@ def programs(collector: Collector, traffic: Traffic, title: str) -> dict[str, An
     return {"programs": runs, "submitted": submitted, "packets": traffic.packets_of_phase}
 
 
+def kept_rounds(keep: Path, clock: str | None = None) -> list[dict[str, Any]]:
+    """What is in the file. Ends the program where those are of several clocks, or of another one than this."""
+    lines = [json.loads(line) for line in keep.read_text().splitlines()] if keep.exists() else []
+    clocks = {line.get("clock") for line in lines}
+    if lines and (None in clocks or len(clocks | {clock} - {None}) != 1):
+        raise SystemExit(f"{keep} has rounds of another clock, or of an older version: name another file")
+    return lines
+
+
 def show(keep: Path) -> None:
     """The table of all rounds, and under it the programs."""
-    lines = [json.loads(line) for line in keep.read_text().splitlines()]
-    if len({line.get("clock") for line in lines}) != 1 or "clock" not in lines[0]:
-        raise SystemExit(f"{keep} has rounds of different clocks, or of an older version: begin another file")
+    lines = kept_rounds(keep)
+    if not lines:
+        raise SystemExit(f"{keep} has no rounds")
+    unit = "instructions" if lines[0]["clock"] == INSTRUCTIONS else "ns; ms of the round trip"
     base = [statistics.median(column) for column in zip(*(line["without"] for line in lines), strict=True)]
     measured = [f"{head} {value:,.1f}" for head, value in zip(HEADS, base, strict=True) if not math.isnan(value)]
-    print(f"without, per packet: {', '.join(measured)}")
+    print(f"without, per packet ({unit}): {', '.join(measured)}")
     print(f"| with | pairs | {' | '.join(HEADS)} |\n|---|{'---|' * (len(HEADS) + 1)}")
     for title in GROUPS:
         rounds = [line["ratios"] for line in lines if line["with"] == title]
@@ -398,6 +410,7 @@ def main() -> None:
 
 def run(options: argparse.Namespace, keep: Path) -> None:
     if not options.table:
+        kept_rounds(keep, INSTRUCTIONS if options.instructions else TIME)  # before measuring what could not be added
         try:
             bed = boot(
                 kernels()[0],
