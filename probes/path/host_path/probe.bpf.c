@@ -153,7 +153,7 @@ int on_queue(struct bpf_raw_tracepoint_args *ctx)
         transit->point_ns[FIRST_QUEUE] = now;
     transit->point_ns[LAST_QUEUE] = now;
     length = NC_GET(skb, len);
-    if (length <= PATH_NEVER_CUT)       /* it is not segmented: most packets end here, without a look at the device */
+    if (length <= PATH_NEVER_CUT)       /* no usual device segments it: most packets end here, without a look at theirs */
         return 0;
     dev = NC_GET(skb, dev);
     if (length > NC_GET(dev, mtu) + ETH_HLEN + VLAN_HLEN)

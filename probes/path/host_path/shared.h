@@ -99,7 +99,7 @@ static inline struct way_stacks *new_way(u64 address)
     return ways.lookup(&address);
 }
 
-/* Where the stacks of a packet are kept; NULL where none are asked for. */
+/* Where the stacks of a packet are kept. NULL: none are asked for, or it is only counted. */
 static inline struct way_stacks *way_of(struct path_transit *transit)
 {
     struct nc_config *config = transit->unlisted ? NULL : nc_config_get();

@@ -48,7 +48,7 @@ def test_each_probe_takes_the_reviewed_attach_point(
 
 
 def test_what_is_compiled_there_is_what_is_compiled_here(testbed: Testbed) -> None:
-    """Under the same names, and the same: what other tests load has been compiled here (compiled.py). It takes minutes.
+    """The same programs, under the same names. Other tests load what was compiled here (compiled.py). It takes minutes.
 
     A kernel that refuses programs with few calls of helpers is given others, at several times the cost: those differ.
     """
