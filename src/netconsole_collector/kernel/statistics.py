@@ -77,7 +77,9 @@ class StatisticsWindow:
         """When :meth:`tick` has something to do; None when never."""
         if not self.window_ns or not self._programs or self.why_not:
             return None
-        return self._opened_ns + self.window_ns if self._is_open else self._next_ns
+        if not self._is_open:
+            return self._next_ns
+        return self._opened_ns + self.window_ns if self.window_ns < self.every_ns else None
 
     def tick(self, now_ns: int) -> None:
         """Opens or closes the window when it is time."""
@@ -90,7 +92,7 @@ class StatisticsWindow:
                 self._roll(now_ns)
                 self._is_open, self._opened_ns = True, now_ns
                 self._rebase(now_ns)
-        elif self.window_ns < self.every_ns:
+        else:
             self._close_window(now_ns)
 
     def close(self, now_ns: int) -> None:

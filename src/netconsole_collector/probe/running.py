@@ -315,11 +315,14 @@ class RunningProbe:
     # ---- checks ----
 
     def detach_failed_checks(self) -> bool:
-        """Detaches programs whose check of the kernel's structures has failed. True when there are any."""
+        """Detaches programs whose check of the kernel's structures has failed. True when there are any.
+
+        Those that are not attached now, as the probe rests or is in another mode, are not attached any more.
+        """
         failed = self._checks.newly_failed() if self._checks else []
         for check in failed:
             for program in self.programs:
-                if program.name in check["programs"] and program.is_attached:
+                if program.name in check["programs"] and program.why_not is None:
                     program.detach()
                     program.why_not = check["says"]
         return bool(failed)
@@ -341,7 +344,7 @@ class RunningProbe:
                 "tried": [{"point": one.point, "why": one.why_not, "detail": ""}],
             }
             for one in self.programs
-            if one.why_not
+            if one.why_not and one.is_of(self.mode)
         ]
 
     @property

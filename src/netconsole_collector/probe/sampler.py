@@ -79,6 +79,8 @@ class Sampler:
         self._chance = chance
         self._sampled: Dict[str, List[int]] = {}
         """The sampled probes, and those of their programs that come and go."""
+        self._taken_pct: Dict[str, int] = {}
+        """Their shares, as they were taken over."""
         self._ends: Dict[str, int] = {}
         """When those that are attached will rest."""
         self._covered_ns: Dict[str, int] = {}
@@ -106,7 +108,7 @@ class Sampler:
         if self._next_ns is not None:
             return self._next_ns
         if self._is_attaching:
-            return self._clock()
+            return self._began_ns  # at once
         if self._hold is not None:
             begin_ns, end_ns = self._hold
             return end_ns if self._is_holding else begin_ns
@@ -118,7 +120,7 @@ class Sampler:
         for name in [name for name in self._sampled if name not in self._probes or not self._probes[name].is_sampled]:
             fds = self._sampled.pop(name)
             self._ends.pop(name, None)
-            del self._covered_ns[name]
+            del self._covered_ns[name], self._taken_pct[name]
             self._attached_ns.pop(name, None)
             if name in self._probes:
                 self._statistics.free(fds, now)
@@ -126,16 +128,30 @@ class Sampler:
             if probe.is_sampled and name not in self._sampled:
                 if not self._sampled:
                     self._began_ns, self._period_ns, self._before = now, PERIOD_NS, None
-                self._sampled[name] = probe.sampled_fds
-                self._next_ns = None  # it is attached: its first share of a period begins now
-                self._ends[name] = now + self._share_ns(probe)
+                self._sampled[name], self._taken_pct[name] = probe.sampled_fds, probe.seen_pct
                 self._covered_ns[name] = now
                 self._statistics.sample(self._sampled[name], now)
+                if self._is_attaching:
+                    continue  # it gets its share with those that are coming back
+                self._next_ns = None  # it is attached: its first share of a period begins now
+                self._ends[name] = now + self._share_ns(probe)
                 self._plan_hold(now)
+            elif name in self._sampled and probe.seen_pct != self._taken_pct[name]:
+                self._take_other_share(name, probe, now)
         if not self._ends:
             self._end_hold(now)
         if not self._sampled:
             self._next_ns, self._is_attaching = None, False
+
+    def _take_other_share(self, name: str, probe: RunningProbe, now_ns: int) -> None:
+        """What was measured of it in this period is of its share before, and stands for no other."""
+        self._taken_pct[name] = probe.seen_pct
+        self._covered_ns[name] = max(now_ns, self._covered_ns[name])
+        self._statistics.sample(self._sampled[name], now_ns)
+        self._attached_ns.pop(name, None)
+        if name in self._ends:
+            self._ends[name] = min(self._ends[name], now_ns + self._share_ns(probe))
+            self._plan_hold(now_ns)
 
     def tick(self, now_ns: int) -> None:
         """Attaches or detaches what is due."""

@@ -59,6 +59,7 @@ def test_a_window_as_long_as_its_period_never_closes(kernel: Kernel) -> None:
     for second in range(3):
         window.tick(second * SECOND)
         assert len(kernel.on) == 1, second
+        assert window.deadline_ns() is None, "or whoever waits for it would not wait at all"
         kernel.run(1, 7)
     assert window.take([1], 3 * SECOND) == ([(21, 210)], 3 * SECOND)
     window.configure(0, SECOND, 4 * SECOND)

@@ -70,6 +70,21 @@ def test_a_probe_with_the_mode_counters_goes_on_in_it_while_it_rests(monkeypatch
     assert not made.probe.is_sampled, "counters alone are always exact"
 
 
+def test_a_layout_that_turns_out_wrong_while_it_rests_keeps_its_programs_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "mono_ns", Clock())
+    checks = [{"slot": 0, "says": "struct sock differs", "programs": ["wait"]}]
+    made = Made(probe={"modes": ["summary"]}, checks=checks, knobs={"seen_pct": 10})
+    made.probe.configure("summary", {})
+    assert made.rest() == [2, 1]
+    assert made.probe.detach_failed_checks()
+    made.log.clear()
+    while made.probe.attach_next():
+        pass
+    made.probe.wake()
+    assert [entry for entry in made.did() if entry.startswith("attach")] == ["attach count"]
+    assert [one["name"] for one in made.probe.missing] == ["wait"]
+
+
 def test_figures_say_how_much_of_the_interval_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     made = sampled(["counters", "summary", "details"], clock, monkeypatch)

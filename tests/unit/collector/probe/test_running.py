@@ -292,12 +292,15 @@ def test_a_program_that_leads_gets_the_map_of_followers() -> None:
 def test_a_wrong_layout_detaches_what_needs_it_and_says_so(made: Made) -> None:
     assert made.probe.detach_failed_checks() is False
     made = Made(checks=[{"slot": 0, "says": "struct sock differs", "programs": ["wait", "tell"]}])
-    made.probe.programs[2].detach()
+    made.probe.configure("summary", {})
     made.log.clear()
     assert made.probe.detach_failed_checks() is True
-    assert made.did() == ["detach wait"], "the other one did not run"
-    assert [(one["name"], one["tried"][0]["why"]) for one in made.probe.missing] == [("wait", "struct sock differs")]
+    why = "struct sock differs"
+    assert [(one["name"], one["tried"][0]["why"]) for one in made.probe.missing] == [("wait", why)]
     assert made.probe.detach_failed_checks() is False
+    made.probe.configure("details", {})
+    assert not [entry for entry in made.did() if entry.startswith("attach")], "those of another mode are as wrong"
+    assert {one["name"] for one in made.probe.missing} == {"wait", "tell"}
 
 
 def test_at_the_end_all_is_stopped_before_anything_is_given_back(made: Made) -> None:

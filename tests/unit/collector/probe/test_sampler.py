@@ -264,6 +264,43 @@ def test_programs_are_attached_one_by_one_and_all_that_is_seen_begins_then() -> 
     assert end - begin == pytest.approx(120 * MS, rel=0.01), "as long as it takes to attach them"
 
 
+def test_one_that_is_lowered_while_others_are_being_attached_is_sampled_with_them() -> None:
+    """The real clock goes on between the reading of it and what is done about it."""
+    made = Made(
+        lambda clock: Probe("slow", 10, clock, [1, 2, 3], attach_ns=30 * MS),
+        lambda clock: Probe("late", 100, clock, [4]),
+    )
+    while not (made.sampler._is_attaching and made.probes["slow"].attached == 1):
+        due = made.sampler.deadline_ns()
+        assert due is not None
+        now = made.clock.now = max(made.clock.now, due)
+        made.clock.now += 1
+        made.sampler.tick(now)
+    made.probes["late"].seen_pct = 20
+    made.sampler.changed()
+    for _ in range(100):
+        due = made.sampler.deadline_ns()
+        assert due is not None
+        now = made.clock.now = max(made.clock.now, due)
+        made.clock.now += 1
+        made.sampler.tick(now)
+    assert len(made.probes["slow"].spans) > 2 and len(made.probes["late"].spans) > 2
+
+
+def test_what_was_measured_is_not_taken_for_that_of_another_share() -> None:
+    made = Made(lambda clock: Probe("one", 50, clock, [1]))
+    made.clock.now += 200 * MS
+    made.statistics.log.clear()
+    made.probes["one"].seen_pct = 10
+    made.sampler.changed()
+    assert made.statistics.log == [("sample", [1])]
+    changed = made.clock.now
+    made.run(0.9)
+    ((_, rested),) = made.probes["one"].spans
+    assert rested == changed + PERIOD_NS // 10, "it is attached for its new share from now on"
+    assert made.statistics.attached[1] == PERIOD_NS // 10
+
+
 def test_a_slow_detach_makes_periods_longer_than_the_switching() -> None:
     made = Made(probe("p", 10, 1))
     made.closing.takes_ns = 400 * MS
