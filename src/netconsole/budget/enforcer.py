@@ -57,6 +57,9 @@ class Enforcer:
         self._started: set[str] = set()
         """Probes that the user started."""
         self._pending: set[str] = set()
+        self._measured: dict[str, int] = {}
+        """For how long each probe had been measured at the end of the last interval, in ns. Those that the kernel does
+        not measure are left out."""
         self._awaited: dict[str, int] = {}
         """Probes that are attached for another share of the time, whose figures are still those of before: how long
         they had been measured then, in ns."""
@@ -162,6 +165,8 @@ class Enforcer:
             at_s = _now_s(state)
             packets_per_s = spending.packets_per_s(state)
             pcts = {name: self._cpu_pct(probe) for name, probe in state.probes.items() if probe.measuring}
+            awaits_figures = any(name in self._awaited for name in pcts)
+            measured = {name: _measured_ns(probe) for name, probe in state.probes.items() if probe.cost.measurable}
             readings = {
                 name: _reading(state, state.probes[name], pct, packets_per_s)
                 for name, pct in pcts.items()
@@ -186,6 +191,7 @@ class Enforcer:
         if at_s is None or self._is_given_up(over):
             return
         with self._lock:
+            self._measured = measured
             self._started_s = at_s if self._started_s is None else self._started_s
             for name, (status, mode, knobs) in found.items():
                 if name in self._manifests and self._manifests[name].source == "bpf" and name not in self._pending:
@@ -194,14 +200,14 @@ class Enforcer:
                 self._expire(at_s)
             elif has_window:
                 self._windows_ns = windows_ns
-                self._carry_out(self._governor.observe(at_s, readings, overheads))
+                self._carry_out(self._governor.observe(at_s, readings, overheads, may_raise=not awaits_figures))
             has_details = any(status in _MEASURING and mode == "details" for status, mode, _ in found.values())
             self._pace_sampling(at_s, samples, packets_per_s, has_details)
 
     def _cpu_pct(self, probe: ProbeState) -> float | None:
         """What it costs; None until there is a figure since it is to be attached for another share of the time."""
         pct = self._run_times.cpu_pct(probe)
-        if self._awaited.get(probe.name, -1) == _measured_ns(probe):
+        if probe.cost.measurable and self._awaited.get(probe.name, -1) == _measured_ns(probe):
             return None
         self._awaited.pop(probe.name, None)
         return pct
@@ -249,8 +255,9 @@ class Enforcer:
                 self._pace.changed(move.action.at_s)
                 setting = self._wanted[move.action.probe]
                 asked = (move.rung.mode, {**setting[1], **move.rung.knobs})
-                if SEEN_PCT in move.rung.knobs:
-                    self._await_figure(move.action.probe)
+                # Not from the session's state: who holds that may ask for something here, and wait for this lock.
+                if SEEN_PCT in move.rung.knobs and move.action.probe in self._measured:
+                    self._awaited[move.action.probe] = self._measured[move.action.probe]
                 # A probe that runs as it was asked for needs no reason.
                 self._send(move.action.probe, asked, describe(move.action) if asked != setting else None)
             self._tell(move.action)
@@ -278,12 +285,6 @@ class Enforcer:
                 self._governor.remove(probe)
                 at_s = self._actions[-1].at_s if self._actions else 0.0
                 self._tell(BudgetAction(at_s, probe, "could not be changed", str(error)))
-
-    def _await_figure(self, name: str) -> None:
-        with self._session.view() as state:
-            probe = state.probes.get(name)
-            if probe is not None:
-                self._awaited[name] = _measured_ns(probe)
 
     def _expire(self, at_s: float) -> None:
         """The profile's time to live has ended: return to the profile that it inherits from."""

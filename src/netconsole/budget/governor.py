@@ -139,9 +139,16 @@ class Governor:
         return Decision(BudgetAction(at_s, probe, "no longer pinned", "the user asked for it"))
 
     def observe(
-        self, at_s: float, readings: Mapping[str, Reading], overheads: Mapping[Overhead, float | None] | None = None
+        self,
+        at_s: float,
+        readings: Mapping[str, Reading],
+        overheads: Mapping[Overhead, float | None] | None = None,
+        may_raise: bool = True,
     ) -> list[Decision]:
-        """Take the figures of an interval and return what to do. The governor assumes that it is done."""
+        """Take the figures of an interval and return what to do. The governor assumes that it is done.
+
+        ``may_raise``: False while a probe has no figure of its present setting: how much room there is, is not known.
+        """
         if self._acted_s is not None and at_s - self._acted_s < BLIND_S:
             return []
         moves: list[Decision] = []
@@ -166,7 +173,7 @@ class Governor:
                         Decision(BudgetAction(at_s, "", "within the budget again", _WORDS[limited], total, limit))
                     )
         moves += self._check_overheads(at_s, overheads or {})
-        raised = self._raise(at_s, readings, is_allowed=not is_over and not self._stopped)
+        raised = self._raise(at_s, readings, is_allowed=may_raise and not is_over and not self._stopped)
         moves += raised
         if any(move.rung for move in moves):
             self._acted_s = at_s

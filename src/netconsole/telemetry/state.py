@@ -14,7 +14,7 @@ from msgspec import Meta, field
 
 from netconsole.telemetry import frames
 from netconsole.telemetry.costs import ProbeCost
-from netconsole.telemetry.frames import AnyFrame, Mode, Name, Natural, Scalar, Sentence, SourceName, Text
+from netconsole.telemetry.frames import MAX_SENTENCE, AnyFrame, Mode, Name, Natural, Scalar, Sentence, SourceName, Text
 from netconsole.telemetry.ledger import UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
@@ -100,7 +100,8 @@ class ProbeState(Saved):
         counter = self.counters.get(known[0]) if known is not None else None
         if known is None or counter is None or counter.count.per_s is None:
             return None
-        return counter.count.per_s * known[1] / 1e7
+        # The rate is of the time that was seen; in the rest there is no cost.
+        return counter.count.per_s * known[1] / 1e7 * (100 if self.seen_pct is None else self.seen_pct) / 100
 
     @property
     def is_calibrated(self) -> bool:
@@ -369,4 +370,4 @@ class State:
 def _in_one_line(help: str | None) -> str | None:
     """What would help, where there is no place for its commands (netconsole_collector/compile/type_files.py)."""
     first, is_longer, _ = (help or "").partition("\n")
-    return f"netconsole doctor has the commands: {first.rstrip(':')}" if is_longer else help
+    return f"netconsole doctor has the commands: {first.rstrip(':')}"[:MAX_SENTENCE] if is_longer else help

@@ -75,6 +75,9 @@ class FakeSession:
             values = {"drops": frames.Count(drops, drops)}
             self.frame(frames.Counters, probe=NAME, interval_ns=SECOND_NS, values=values)
             self.frame(frames.Cost, probe=NAME, interval_ns=SECOND_NS, programs=[program], statistics=window)
+        self.end_interval()
+
+    def end_interval(self) -> None:
         self.frame(frames.Cost, interval_ns=SECOND_NS)
         for callback in self._news:
             callback("interval")
@@ -262,9 +265,9 @@ def test_the_governor_is_told_of_memory_in_megabytes_of_1024_kb(monkeypatch: pyt
     seen: list[Mapping[str, float | None]] = []
     observe = enforcer._governor.observe
 
-    def watched(at_s: float, readings: Any, overheads: Any) -> Any:
+    def watched(at_s: float, readings: Any, overheads: Any, may_raise: bool) -> Any:
         seen.append(overheads)
-        return observe(at_s, readings, overheads)
+        return observe(at_s, readings, overheads, may_raise)
 
     monkeypatch.setattr(enforcer._governor, "observe", watched)
     for kb, mb in ((3 * 1024, 3.0), (None, None)):
@@ -381,3 +384,68 @@ def test_the_figure_of_all_the_time_says_nothing_of_a_share_while_others_are_mea
         session.frame(frames.Cost, probe="other", interval_ns=SECOND_NS, programs=[program], statistics=window)
         session.second(0.0, in_window=False)
     assert len(session.done) == 1, "its first period goes on"
+
+
+def test_where_the_kernel_measures_nothing_the_budget_goes_on_after_the_first_share_of_the_time() -> None:
+    """By calibration: rates are of the time that was seen, and in the rest it costs nothing."""
+    knobs = {**DETAILS, "seen_pct": 100}
+    session = FakeSession()
+    session.state.probes[NAME].per_count = {(NAME, "summary"): ("drops", 100.0)}
+    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
+    session.status("attached", "summary", knobs)
+    enforcer.start()
+
+    def second(per_s: int) -> None:
+        share = int(session.state.probes[NAME].knobs["seen_pct"]) / 100
+        session.now_ns += SECOND_NS
+        seen_ns = None if share == 1 else round(share * SECOND_NS)
+        values = {"drops": frames.Count(round(per_s * share), 0)}
+        session.frame(frames.Counters, probe=NAME, interval_ns=SECOND_NS, values=values, seen_ns=seen_ns)
+        session.frame(frames.Cost, probe=NAME, interval_ns=SECOND_NS)
+        session.end_interval()
+
+    second(300_000)
+    assert session.state.probes[NAME].knobs["seen_pct"] == 50
+    second(300_000)
+    assert session.state.probes[NAME].kernel_cpu_pct == pytest.approx(1.5)
+    for _ in range(5):
+        second(900_000)
+    assert session.state.probes[NAME].knobs["seen_pct"] < 50, "it is limited as before"
+
+
+def test_nothing_comes_back_while_nobody_knows_what_a_share_costs() -> None:
+    knobs = {**DETAILS, "seen_pct": 100}
+    session = FakeSession()
+    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
+    session.status("attached", "summary", knobs)
+    session.frame(frames.Status, probe="other", state="attached", mode="summary")
+    enforcer.start()
+    session.second(0.1)
+    session.second(17.0)
+    window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
+    program = frames.Program(name="other", attach="there", run_count=1, run_time_ns=100, missed=0)
+    for _ in range(30):
+        session.frame(frames.Cost, probe="other", interval_ns=SECOND_NS, programs=[program], statistics=window)
+        session.second(0.0, in_window=False)
+    assert [action.action for action in enforcer.actions] == ["summary, 10 % of the time"]
+
+
+def test_what_it_does_needs_nothing_of_the_sessions_state_under_its_own_lock() -> None:
+    """Who holds the state may ask for its actions: both would wait for each other."""
+    knobs = {**DETAILS, "seen_pct": 100}
+    session = FakeSession()
+    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
+    session.status("attached", "summary", knobs)
+    viewed = session.view
+
+    def view() -> contextlib.AbstractContextManager[State]:
+        assert not enforcer._lock._is_owned()  # type: ignore[attr-defined]
+        return viewed()
+
+    session.view = view  # type: ignore[method-assign]
+    enforcer.start()
+    session.second(0.1)
+    session.second(17.0)
+    assert session.state.probes[NAME].knobs["seen_pct"] == 10
+    enforcer.toggle_pin(NAME)
+    assert session.state.probes[NAME].knobs["seen_pct"] == 100
