@@ -12,6 +12,7 @@ from typing import TypeVar
 import psutil
 
 from netconsole.base.errors import Unable
+from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.probes.request import ProbeRequest
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
@@ -211,7 +212,7 @@ class _Refused(Unable):
     """The collector does not do it. ``why`` is its own word."""
 
     def __init__(self, probe: str, why: str) -> None:
-        super().__init__(f"{probe}{why}; netconsole doctor says more")
+        super().__init__(f"{probe}{safe(why, 300)}; netconsole doctor says more")
         self.why = why
 
 

@@ -257,7 +257,7 @@ class FarHost:
                 raise (_NoPython if troubles.is_without_python(why) else Unable)(why)
             try:
                 about = msgspec.json.decode(line, type=About)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise Unable(
                     f"{self.address}: the host's description of itself cannot be read: {safe(error, 120)}"
                 ) from None

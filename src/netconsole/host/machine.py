@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from dataclasses import dataclass
 
+from netconsole.base.errors import HostLost
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
 
@@ -56,7 +58,10 @@ def before_pct() -> float | None:
 def busy_and_all_ms(target: Target = HERE) -> tuple[int, int]:
     """Busy time and all time of all CPUs since boot, in milliseconds (fs/proc/stat.c, show_stat). Raises OSError."""
     fields = target.read(STAT).decode("ascii", "replace").split("\n", 1)[0].split()[1:]
-    ticks = [int(field) for field in fields]
+    try:
+        ticks = [int(field) for field in fields]
+    except ValueError:
+        raise HostLost(errno.EPROTO, f"{STAT} has no times of CPUs") from None
     # User time includes guest time (the last two). Steal counts as busy: in that time the CPU was not free for us.
     total, idle = sum(ticks[:8]), sum(ticks[3:5])
     return round((total - idle) * _TICK_MS), round(total * _TICK_MS)

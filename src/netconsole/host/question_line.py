@@ -251,7 +251,7 @@ class _Nonsense(Exception):
 def _hello(text: bytes) -> Greeting:
     try:
         hello = msgspec.json.decode(text, type=Greeting)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _Nonsense(safe(str(error), 120)) from None
     if hello.version != VERSION:
         raise _Nonsense(f"version {hello.version} instead of {VERSION}")

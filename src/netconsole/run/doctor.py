@@ -187,7 +187,7 @@ def _try(commands: Sequence[dict[str, Any]], host: AnyHost) -> tuple[_Answer, st
         for chunk in program.chunks():
             said = (said + chunk)[: _MAX_OUTPUT + 1]
         return msgspec.json.decode(said[:_MAX_OUTPUT], type=_Answer), None
-    except (Gone, msgspec.MsgspecError):
+    except (Gone, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Answer(), program.why()
     finally:
         limit.cancel()

@@ -81,7 +81,7 @@ def _paragraph(head: str, what: str) -> list[str]:
     return textwrap.wrap(
         safe(what, 2000),
         COLUMNS,
-        initial_indent=f"{head:{_HEAD_WIDTH}} ",
+        initial_indent=f"{safe(head, 40):{_HEAD_WIDTH}} ",
         subsequent_indent=" " * (_HEAD_WIDTH + 1 + 2 * bool(head)),
         break_on_hyphens=False,
     )

@@ -171,7 +171,7 @@ def _say_refused(session: Session) -> bool:
         every = [probe.measuring for probe in state.probes.values()]
         own = [probe.measuring for probe in state.probes.values() if probe.source == "collector"]
     for (status, why), names in silent.items():
-        _say(f"{', '.join(names)}: {status}: {figure.safe(why)}")
+        _say(f"{', '.join(map(figure.safe, names))}: {status}: {figure.safe(why)}")
     return any(own or every)
 
 
@@ -212,7 +212,7 @@ def _closed(session: Session) -> int:
 
 
 def _say_action(action: BudgetAction) -> None:
-    probe = f"{action.probe}: " if action.probe else ""
+    probe = f"{figure.safe(action.probe)}: " if action.probe else ""
     _say(f"{probe}{figure.safe(describe(action))}")
 
 

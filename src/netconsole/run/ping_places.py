@@ -6,6 +6,7 @@ What one host knows of an address helps the others: only one of them may have it
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +55,8 @@ def read_places(at: Mapping[Role, str], enter: Callable[[str], AnyHost], also: S
             unreached[place] = str(error).splitlines()[0]
         except OSError as error:
             unreached[place] = f"{place}: netconsole cannot read the devices of this host: {_words(error)}"
+        except (ValueError, LookupError, struct.error) as error:  # what the host says makes no sense
+            unreached[place] = f"{place}: netconsole cannot read the devices of this host: {safe(error, 120)}"
     return PlaceTables(tables, unreached)
 
 

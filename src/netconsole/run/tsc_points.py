@@ -35,7 +35,7 @@ class TscPoints:
 
     def read(self, taps: Sequence[str] = ()) -> None:
         """One more point; and of a host what KVM adds for the VM of these taps. Waits for a Python to start there."""
-        with contextlib.suppress(Unable, Gone, msgspec.MsgspecError):
+        with contextlib.suppress(Unable, Gone, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             answer = msgspec.json.decode(_said(self._host, taps), type=_TscAnswer)
             self.points = [*self.points[:1], *answer.points[:1]]
             self.guest = answer.guest or self.guest

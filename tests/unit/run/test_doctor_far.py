@@ -88,3 +88,12 @@ def test_a_second_round_without_an_answer_takes_nothing_from_the_first(tmp_path:
     assert report.capabilities["collector"].ok
     failed = report.probes["kernel_drops"]
     assert failed.state == "failed" and "the link is cut" in (failed.why or "")
+
+
+@pytest.mark.parametrize("said", ['b\'{"probes":{"a":{"state":"\\xff"}}}\'', "b'[' * 5000"])
+def test_an_answer_that_cannot_be_read_is_none(said: str, tmp_path: Path, manifests: Catalogue) -> None:
+    host = Host(tmp_path / "answers")
+    program = f"import sys; sys.stdin.readline(); sys.stdout.buffer.write({said}); sys.exit('it ends')"
+    host.collector = lambda *_: Launch([sys.executable, "-c", program])  # type: ignore[method-assign]
+    report = doctor.examine(manifests, host)
+    assert not report.capabilities["collector"].ok and "it ends" in (report.capabilities["collector"].why or "")

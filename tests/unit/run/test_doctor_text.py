@@ -144,7 +144,7 @@ def test_why_nothing_runs_depends_on_who_asks(
 
 
 def test_what_comes_from_a_host_is_printable() -> None:
-    hostile = Report({"name": "\x1b[31m"}, {}, {"\x1b]0;x\x07": ProbeResult("failed", "\x1b[2J")})
+    hostile = Report({"name": "\x1b[31m"}, {}, {"\x1b]0;x\x07": ProbeResult("failed\x1b[2J", "\x1b[2J")})
     for text in (brief(hostile), verbose(hostile)):
         assert "\x1b" not in text
 

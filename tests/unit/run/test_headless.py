@@ -22,6 +22,7 @@ from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
 from netconsole.telemetry import frames
+from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import SourceName
 from netconsole.telemetry.state import ProbeState, State
 from tests.support.fake_collector import Scenario
@@ -67,6 +68,14 @@ def test_a_reason_that_several_probes_have_is_said_once(capsys: pytest.CaptureFi
     ]
     nothing: Any = Session(ovs_drops=("failed", "no types"))
     assert not headless._say_refused(nothing)
+
+
+def test_a_name_from_afar_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "\x1b]0;x\x07"
+    session: Any = Session("collector", **{name: ("failed", "\x1b[2J")})
+    headless._say_refused(session)
+    headless._say_action(BudgetAction(0.0, name, "detached", "\x1b[2J"))
+    assert "\x1b" not in capsys.readouterr().err
 
 
 def test_every_source_has_to_measure_for_the_time_and_at_least_one_interval() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 
 import pytest
 
@@ -68,6 +69,18 @@ IP, IP6 = "192.0.2.7", "fe80::7"
 TAPS = {"vnet3": PortLink("vnet3", "tun", master="br0"), "br0": PortLink("br0", "bridge")}
 KNOWS_NEIGHBOUR = HostTables({}, neighbours={"192.0.2.9": OTHER_MAC, IP: MAC})
 HAS_TAP = HostTables(TAPS, nics=[("web", MAC, "vnet3")])
+
+
+def test_a_host_that_answers_nonsense_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nonsense(target: Target | None = None) -> HostTables:
+        if target is not None:
+            struct.unpack("=I", b"")
+        return HostTables({})
+
+    monkeypatch.setattr(ping_places, "read_tables", nonsense)
+    with contextlib.closing(NearHost()) as near:
+        found = read_places({"sender-host": "ssh://a"}, lambda _: near)
+    assert "cannot read the devices of this host: unpack requires a buffer" in found.unreached["ssh://a"]
 
 
 def test_what_one_host_knows_of_an_address_helps_the_others() -> None:

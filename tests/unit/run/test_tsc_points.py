@@ -43,7 +43,15 @@ def test_the_first_point_and_the_last_one_are_kept_with_what_kvm_adds() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["", "[]", "x" * 100_000, '{"points": [{"ns": 1, "tsc": -1, "hz": 0, "accuracy_us": 1}]}', '{"guest": 7}']
+    "said",
+    [
+        "",
+        "[]",
+        "x" * 100_000,
+        "[" * 5000,
+        '{"points": [{"ns": 1, "tsc": -1, "hz": 0, "accuracy_us": 1}]}',
+        '{"guest": 7}',
+    ],
 )
 def test_what_makes_no_sense_is_left_out(said: str) -> None:
     points = TscPoints(Telling(answer(1), said))
