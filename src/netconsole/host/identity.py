@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
-from netconsole.telemetry.frames import Host
+from netconsole.telemetry.frames import MAX_TEXT, Host
 
 HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
 """As netconsole_collector.names.labels names them."""
 ONLINE = "/sys/devices/system/cpu/online"
+MAX_CPUS = 8192
+"""The most that Linux has (NR_CPUS of its configurations)."""
 _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 
 
@@ -19,12 +21,12 @@ def describe(target: Target = HERE) -> Host:
     except OSError:
         name, kernel, machine = "", "", ""
     return Host(
-        name=name,
-        kernel=kernel,
-        arch=machine,
-        os=_system(target),
+        name=_bounded(name),
+        kernel=_bounded(kernel),
+        arch=_bounded(machine),
+        os=_bounded(_system(target)),
         cpus=len(online_cpus(target)) or 1,
-        boot_id=_text(target, "/proc/sys/kernel/random/boot_id").strip(),
+        boot_id=_bounded(_text(target, "/proc/sys/kernel/random/boot_id").strip()),
     )
 
 
@@ -32,9 +34,12 @@ def online_cpus(target: Target = HERE) -> list[int]:
     """The numbers of the CPUs that are online; empty where they are not known."""
     try:
         ranges = [part.split("-") for part in _text(target, ONLINE).strip().split(",")]
-        return [cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)]
+        ends = [(int(one[0]), int(one[-1])) for one in ranges]
     except ValueError:
         return []
+    if any(last >= MAX_CPUS for _, last in ends):
+        return []
+    return sorted({cpu for first, last in ends for cpu in range(max(0, first), last + 1)})
 
 
 def namespace_inode(name: str, target: Target = HERE) -> int | None:
@@ -60,6 +65,11 @@ def _system(target: Target) -> str:
             if name == "PRETTY_NAME" and equals:
                 return value.strip().strip("\"'")
     return "Linux"
+
+
+def _bounded(text: str) -> str:
+    """As a frame takes it, whatever a far host says."""
+    return text.encode("utf-8", "replace").decode()[:MAX_TEXT]
 
 
 def _text(target: Target, path: str) -> str:

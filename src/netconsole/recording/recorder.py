@@ -151,6 +151,8 @@ class Recorder:
             self._end(str(getattr(error, "strerror", None) or error).lower())
         except BadInput as error:
             self._end(str(error))
+        except Exception as error:  # a frame that cannot be written: the measurement goes on, and says that this ended
+            self._end(f"{type(error).__name__}: {figure.safe(error)}")
         finally:
             self._file.close()
 

@@ -18,7 +18,7 @@ import msgspec
 from netconsole.far.address import Address
 from netconsole.session.collector_process import CollectorProcess
 from netconsole.session.protocol import LineState
-from netconsole.telemetry.frames import AnyFrame, Hello, Reply
+from netconsole.telemetry.frames import MOST, AnyFrame, Hello, Reply
 
 SOON_S, SELDOM_S = 0.2, 5.0
 """Time between two questions: at first, and when MANY have been answered."""
@@ -81,9 +81,8 @@ class FarLine:
         best = self._best
         if best is None:
             return frame
-        return msgspec.structs.replace(
-            frame, mono_ns=frame.mono_ns - best.mono_ns, wall_ns=frame.wall_ns - best.wall_ns
-        )
+        mono_ns, wall_ns = (_bounded(one) for one in (frame.mono_ns - best.mono_ns, frame.wall_ns - best.wall_ns))
+        return msgspec.structs.replace(frame, mono_ns=mono_ns, wall_ns=wall_ns)
 
     def state(self) -> LineState:
         """What is known of it now."""
@@ -109,3 +108,8 @@ class FarLine:
             with self._lock:
                 self._bytes_per_s = (received - before) * 1e9 / (now_ns - then_ns)
             self._carried = (now_ns, received)
+
+
+def _bounded(ns: int) -> int:
+    """As a frame has room for, whatever the clocks there said."""
+    return max(-MOST, min(ns, MOST))

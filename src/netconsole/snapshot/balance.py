@@ -266,7 +266,7 @@ def _is_of(stage: Stage, row: Mapping[str, Any]) -> bool:
 
 def _place(stage: Stage, row: Mapping[str, Any]) -> StagePlace:
     device, netns = (row.get(label) if label in stage.by else None for label in PLACE)
-    return device, netns
+    return device if isinstance(device, str) else None, netns if isinstance(netns, str) else None
 
 
 def _sums(pairs: Iterable[tuple[StagePlace, Any]]) -> Mapping[StagePlace, int]:

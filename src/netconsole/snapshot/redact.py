@@ -163,10 +163,18 @@ class Redactor:
             known = _MAYBE_IPV6.sub(self._within, known)
             known = _IPV4.sub(lambda found: self._address(found[0]) or found[0], known)
             if self._pattern is not None:
-                known = self._pattern.sub(lambda found: self._names[found[0].lower()], known)
+                known = self._pattern.sub(self._named, known)
             if len(self._cache) < _MAX_CACHE:
                 self._cache[text] = known
         return known
+
+    def _named(self, found: re.Match[str]) -> str:
+        """The pseudonym of a name, in any case. Some letters are equal then, but not when lowered (U+017F is an s)."""
+        pseudonym = self._names.get(found[0].lower())
+        if pseudonym is None:
+            same = (name for name in self._names if re.fullmatch(re.escape(name), found[0], re.IGNORECASE))
+            pseudonym = self._names[next(same)]
+        return pseudonym
 
     def _any(self, value: Any) -> Any:
         if isinstance(value, str):

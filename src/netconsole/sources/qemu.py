@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from netconsole.telemetry.frames import MAX_TEXT
+
 OPTIONS = ("machine", "cpu", "smp", "m", "overcommit", "accel", "numa", "object")
 """Options of QEMU that become facts; `object` only for memory backends and I/O threads."""
 _OBJECTS = ("memory-backend", "iothread", "thread-context")
@@ -47,9 +49,9 @@ def parse(arguments: list[str]) -> CommandLine:
     for option, text in pairwise([*arguments, ""]):
         name = option.lstrip("-") if option.startswith("-") else ""
         if name == "name":
-            line.name = keywords(text, "guest").get("guest") or None
+            line.name = keywords(text, "guest").get("guest", "")[:MAX_TEXT] or None
         elif name == "uuid":
-            line.uuid = text
+            line.uuid = text[:MAX_TEXT]
         elif name == "netdev":
             backend = keywords(text, "type")
             if backend.get("id"):
@@ -90,7 +92,8 @@ def keywords(text: str, first: str) -> dict[str, str]:
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.encode("utf-8", "replace").decode()  # JSON may name half a character (a lone surrogate)
 
 
 def _harmless(name: str, text: str) -> bool:

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from netconsole.base.errors import HostLost
+from netconsole.base.figure import safe
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.probes.request import ProbeRequest
@@ -21,6 +22,7 @@ from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.sources.sockets import SocketGroups
 from netconsole.sources.softnet import Softnet
 from netconsole.sources.vm_states import VmStates
+from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Status
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
@@ -35,6 +37,7 @@ FACTORIES: dict[str, Callable[[Target], Source]] = {
 }
 """By the name that a manifest gives as its source."""
 
+MAX_WHY = 1000
 Deliver: TypeAlias = Callable[[list[AnyFrame]], None]
 
 
@@ -155,9 +158,12 @@ class SourceRunner:
         return True
 
     def _read(self, request: ProbeRequest, source: Source) -> list[AnyFrame]:
-        """Raises HostLost: then the other sources need not wait for an answer."""
+        """Raises HostLost: then the other sources need not wait for an answer.
+
+        Its frames are held to the same bounds as those of a collector: what they say comes from a host, too.
+        """
         try:
-            found = source.read(self._make)
+            found = [frames.decode(frames.encode(frame)) for frame in source.read(self._make)]
         except Exception as error:
             cause = error.__context__ if isinstance(error, SourceError) else error
             if isinstance(cause, HostLost):
@@ -174,7 +180,7 @@ class SourceRunner:
         """Its status, also for errors that no source expects (an unknown message of the kernel): the others go on."""
         if not isinstance(error, SourceError):
             error = SourceError(f"{type(error).__name__}: {error}")
-        return self._make.status(request.name, error.state, request.mode, str(error), error.help)
+        return self._make.status(request.name, error.state, request.mode, safe(error, MAX_WHY), error.help)
 
     def _made(self, request: ProbeRequest) -> Source:
         source = FACTORIES[request.source](self._target)

@@ -51,9 +51,9 @@ class ProgramCost(SavedValues):
         """Take over the figures of a window; one of 0 has none."""
         self.attach, self.missed = sent.attach, sent.missed
         if window_ns > 0:
-            self.window_ns += window_ns
-            self.run_count += sent.run_count
-            self.run_time_ns += sent.run_time_ns
+            self.window_ns = frames.added(self.window_ns, window_ns)
+            self.run_count = frames.added(self.run_count, sent.run_count)
+            self.run_time_ns = frames.added(self.run_time_ns, sent.run_time_ns)
             self.last_ns_per_run = sent.run_time_ns / sent.run_count if sent.run_count else None
             self.last_cpu_pct = self._pct(sent.run_count, sent.run_time_ns, window_ns)
 
@@ -88,7 +88,7 @@ class ProbeCost(Saved):
 
     def apply(self, frame: frames.Cost) -> None:
         """Take over the cost frame of a probe."""
-        self.elapsed_ns += frame.interval_ns
+        self.elapsed_ns = frames.added(self.elapsed_ns, frame.interval_ns)
         self.read_mono_ns = frame.mono_ns
         self.maps_kb = frame.maps_kb
         self.events = frame.events

@@ -19,13 +19,16 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 # Bounds: a hostile stream can neither fill the memory nor overflow a sum.
 Int: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Text: TypeAlias = Annotated[str, Meta(max_length=256)]
+MOST = 2**63 - 1
+Natural: TypeAlias = Annotated[int, Meta(ge=0, le=MOST)]
+MAX_TEXT = 256
+Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT)]
 MAX_SENTENCE = 4096
 Sentence: TypeAlias = Annotated[str, Meta(max_length=MAX_SENTENCE)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
-Slot: TypeAlias = Annotated[int, Meta(ge=0, le=495)]
-"""A bucket of a histogram. 495 is the last one for 64-bit values."""
+SLOTS = 496
+"""Buckets of a histogram, for all 64-bit values."""
+Slot: TypeAlias = Annotated[int, Meta(ge=0, le=SLOTS - 1)]
 
 Label: TypeAlias = Text | Int | None
 Labels: TypeAlias = Annotated[dict[Name, Label], Meta(max_length=24)]
@@ -35,6 +38,11 @@ Stack: TypeAlias = Annotated[list[Text], Meta(max_length=128)]
 ProbeStatus: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
 Mode: TypeAlias = Literal["counters", "summary", "details"]
 SourceName: TypeAlias = Literal["collector", "console"]
+
+
+def added(sum_: int, more: int) -> int:
+    """Their sum, as far as a frame has room for it: what is summed is saved, and read again within the same bounds."""
+    return min(sum_ + more, MOST)
 
 
 class FrameError(ValueError):
@@ -66,7 +74,7 @@ class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     sum: Natural
     min: Natural | None
     max: Natural | None
-    buckets: list[tuple[Slot, Natural]]
+    buckets: Annotated[list[tuple[Slot, Natural]], Meta(max_length=SLOTS)]
 
 
 class Program(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

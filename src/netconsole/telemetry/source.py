@@ -74,7 +74,7 @@ class SourceState(Saved):
         self.cpu_pct = None
         if usage.cpu_ns is not None and frame.interval_ns > 0:
             self.cpu_pct = 100 * usage.cpu_ns / frame.interval_ns
-            self.cpu_ns += usage.cpu_ns
+            self.cpu_ns = frames.added(self.cpu_ns, usage.cpu_ns)
         self._cpu_history.put(tick, self.cpu_pct)
 
     def close(self, frame: frames.Cost) -> None:

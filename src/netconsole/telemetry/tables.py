@@ -152,7 +152,8 @@ class TableState(Saved):
             seen.add(key)
             self._update(key, row, sent, frame, tick, moved)
         for name, delta in moved.items():
-            self._sum_of(name).put(tick, per_second(delta, seen_ns(frame)))
+            if name in self._sums or len(self._sums) < MAX_VALUES:
+                self._sum_of(name).put(tick, per_second(delta, seen_ns(frame)))
         self.omitted = frame.omitted + refused
         if frame.full:
             for key in rows.keys() - seen:

@@ -170,6 +170,16 @@ def test_a_full_disk_ends_the_recording_alone(tmp_path: Path) -> None:
     assert done.stdout == "a.ncrec: recording ended: no space left on device; what was recorded can be replayed\n"
 
 
+def test_a_frame_that_cannot_be_written_ends_the_recording_and_is_said(tmp_path: Path) -> None:
+    told: list[str] = []
+    recorder = Recorder(tmp_path / "a.ncrec", HEADER, on_end=told.append)
+    frame = frames.Action(seq=1, mono_ns=2**64, wall_ns=0, action="a", because="b")
+    recorder.take(State(), [frame])
+    assert not recorder.flush(LIMIT_S)
+    recorder.close()
+    assert told == [recorder.progress.ended] and "recording ended: error: " in told[0]
+
+
 def test_bounded_in_size_the_oldest_goes_first(tmp_path: Path) -> None:
     path, limit, intervals = tmp_path / "a.ncrec", 100_000, 800
     recorder, state, stream = Recorder(path, HEADER, max_bytes=limit), State(), Stream(rows=20)

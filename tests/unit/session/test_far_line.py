@@ -131,3 +131,13 @@ def test_what_comes_beside_the_collector_is_carried_too(clocks: Clocks) -> None:
     clocks.received_bytes = 10_000
     line.arrived(sent(frames.Reply, clocks.mono_ns), process(clocks))
     assert line.state().bytes_per_s == 2500.0
+
+
+def test_clocks_that_make_no_sense_give_times_that_a_frame_has_room_for(clocks: Clocks) -> None:
+    line = FarLine(Address("hv"))
+    host = frames.Host(name="hv", kernel="6.1", arch="x86_64", os="", cpus=1, boot_id="")
+    least, most = -(2**63), 2**63 - 1
+    hello = frames.Hello(seq=1, mono_ns=least, wall_ns=least, host=host, collector={}, capabilities={})
+    line.arrived(hello, process(clocks))
+    frame = line.here(frames.Reply(seq=2, mono_ns=most, wall_ns=most, id=7, ok=True))
+    assert frames.decode(frames.encode(frame)) == frame

@@ -267,3 +267,9 @@ def test_what_a_pair_refused_before_the_begin_makes_the_other_end_unknown() -> N
     seen = {"link_rates": links, "kernel_drops": probe("drops", {**refused, "count": 30})}
     (row,) = balance(seen, earlier=probe("drops", {**refused, "count": 50}))
     assert (row.stage, row.unexplained, row.coverage_pct, row.hidden_by) == ("device-receive", 20, 60.0, ["begin"])
+
+
+def test_a_device_that_is_no_name_is_none() -> None:
+    links = probe("links", {"device": 7, "netns": "host", "qdisc_drops": 300})
+    (loss,) = balance({"link_rates": links, "kernel_drops": probe("drops")})
+    assert (loss.unexplained, loss.device, loss.netns) == (300, None, "host")

@@ -244,3 +244,15 @@ def test_a_name_within_another_word_is_hidden_if_nothing_else_looks_like_it(name
     document["note"] = f"x{name}x and {name}"
     note = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot)).note or ""
     assert (name in note) != is_hidden_within and f"and {name}" not in note
+
+
+@pytest.mark.parametrize(
+    ("name", "in_text"), [("test-1", "te\u017ft-1"), ("\u00b5-vm", "\u03bc-vm"), ("WEB-1", "web-1")]
+)
+def test_a_letter_that_is_another_one_only_where_case_counts_hides_nothing(name: str, in_text: str) -> None:
+    document = made_up.document(1, samples=1)
+    document["facts"] = {key("vm", name, "pid"): {"value": 7}}
+    document["note"] = f"see {in_text} and {name}"
+    note = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot)).note or ""
+    first, second = re.findall(r"vm-[0-9a-f]+", note)
+    assert first == second and in_text not in note

@@ -167,6 +167,13 @@ class Surprised(Broken):
         raise KeyError(7)
 
 
+class Lying(Broken):
+    """What it read does not fit a frame."""
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        return [make.table(self.name, "names", [Row(labels={"name": "n" * 300}, counts={})], True)]
+
+
 class Unopened(Broken):
     """Cannot be opened."""
 
@@ -178,6 +185,7 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
     monkeypatch.setitem(runner.FACTORIES, "broken", Broken)
     monkeypatch.setitem(runner.FACTORIES, "unopened", Unopened)
     monkeypatch.setitem(runner.FACTORIES, "surprised", Surprised)
+    monkeypatch.setitem(runner.FACTORIES, "lying", Lying)
     delivered: list[AnyFrame] = []
     enough = threading.Event()
 
@@ -190,6 +198,7 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
         ProbeRequest("unopened", source="unopened"),
         ProbeRequest("broken", source="broken"),
         ProbeRequest("surprised", source="surprised"),
+        ProbeRequest("lying", source="lying"),
         ProbeRequest("self_cost", source="self"),
         ProbeRequest("kernel_drops", source="bpf"),
     ]
@@ -202,10 +211,13 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
     assert ("unopened", "failed", "no such thing here") in states
     assert states.count(("surprised", "failed", "KeyError: 7")) == 1
     assert states.count(("broken", "failed", "the file is gone")) >= 2
+    (told,) = [frame for frame in delivered if isinstance(frame, Status) and frame.probe == "lying" and frame.why]
+    assert told.state == "failed" and "length <= 256" in str(told.why)
     assert states.count(("broken", "attached", None)) >= 2
     assert sum(isinstance(frame, Table) and frame.probe == "self_cost" for frame in delivered) >= 4
     assert all(frame.source == "console" for frame in delivered)
-    assert [frame.seq for frame in delivered] == list(range(1, len(delivered) + 1))
+    seqs = [frame.seq for frame in delivered]
+    assert seqs == sorted(set(seqs)), "what was left out is missing from the numbers, too"
     # An interval ends with the process's own cost, and all of its frames are delivered together.
     assert isinstance(delivered[-1], Cost)
 

@@ -10,7 +10,7 @@ import pytest
 from netconsole.host.here import Here
 from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
 from netconsole.sources.vm_states import VmStates, any_vm
-from netconsole.telemetry.frames import Row, Table
+from netconsole.telemetry.frames import Row, Table, decode, encode
 
 IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
 WAITS = "202 0x562ea7bd87a8 0x0 0xffffffff 0x0 0x0 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
@@ -169,3 +169,14 @@ def test_a_process_with_the_number_of_one_that_has_ended_is_another_machine(sour
     first.now(7, IN_KVM_RUN, started=99)
     row = until_told(source)["db"]
     assert (row.labels["process"], row.counts["cpu_ns"].total) == ("qemu/500", 0)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("n" * 300, "n" * 256), ('{"guest":"\\ud800-1"}', "?-1")])
+def test_a_name_that_fits_no_frame_is_made_to_fit(name: str, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    qemu = Qemu(tmp_path, 100, "plain").now(0, POLLS)
+    cmdline = ["/usr/bin/qemu-system-x86_64", "-name", name]
+    (qemu.path / "cmdline").write_text("\0".join(cmdline) + "\0")
+    (frame,) = VmStates(Here(tmp_path)).read(FrameMaker())
+    assert decode(encode(frame)) == frame
+    assert isinstance(frame, Table) and [row.labels["vm"] for row in frame.rows] == [shown]

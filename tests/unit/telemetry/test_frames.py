@@ -213,3 +213,16 @@ def test_what_a_frame_leaves_out() -> None:
     assert isinstance(table, frames.Table) and table.omitted == 0 and table.rows[0].gauges == {}
     cost = decode(line_of("cost", programs=[], statistics=None, usage=None))
     assert isinstance(cost, frames.Cost) and (cost.events, cost.ledger, cost.maps_kb) == ({}, {}, None)
+
+
+def test_a_histogram_has_each_of_its_buckets_once_at_most() -> None:
+    def line(buckets: int) -> bytes:
+        one = '{"count":1,"sum":1,"min":1,"max":1,"buckets":[' + ",".join(["[0,1]"] * buckets) + "]}"
+        return (
+            '{"kind":"histogram","seq":1,"mono_ns":0,"wall_ns":0,"probe":"p","name":"h","interval_ns":1,"unit":"ns",'
+            f'"labels":{{}},"delta":{one},"total":{one}}}'
+        ).encode()
+
+    assert isinstance(frames.decode(line(frames.SLOTS)), frames.Histogram)
+    with pytest.raises(frames.FrameError, match="length <= 496"):
+        frames.decode(line(frames.SLOTS + 1))

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from netconsole.telemetry import frames
+from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 from netconsole.telemetry.state import MAX_EVENTS, State
-from netconsole.telemetry.tables import GONE_AFTER_INTERVALS, MAX_HISTORY_ROWS, MAX_ROWS, row_key
+from netconsole.telemetry.tables import GONE_AFTER_INTERVALS, MAX_HISTORY_ROWS, MAX_ROWS, MAX_VALUES, row_key
 
 SECOND = 1_000_000_000
 HOST = frames.Host(name="hv", kernel="6.1", arch="x86_64", os="Debian", cpus=2, boot_id="b")
@@ -324,6 +324,27 @@ def test_a_stream_of_new_rows_is_kept_within_bounds(stream: Stream) -> None:
     assert len(table.rows) == MAX_ROWS
     assert table.omitted == 1000
     assert sum(bool(table.history(key, "n", 1)) for key in table.rows) == MAX_HISTORY_ROWS
+
+
+def test_names_that_are_new_in_each_frame_are_kept_within_bounds(stream: Stream) -> None:
+    for number in range(50):
+        counts = {f"n{number}_{one}": Count(delta=1, total=1) for one in range(32)}
+        stream.table(Row(labels={"device": f"d{number}"}, counts=counts), full=True)
+        stream.end()
+    assert len(stream.state.probes["p"].tables["t"]._sums) <= MAX_VALUES
+
+
+def test_figures_at_their_bounds_add_up_to_what_can_be_saved(stream: Stream) -> None:
+    most = 2**63 - 1
+    program = frames.Program(name="one", attach="here", run_count=most, run_time_ns=most, missed=0)
+    window = frames.Statistics(window_ns=most, interval_ns=most, estimated=False)
+    stream.status(help=f"{'h' * 4090}\nmore")
+    for _ in range(3):
+        stream.state.apply(frames.Cost(**stream.stamp(), interval_ns=most, programs=[program], statistics=window))
+        usage = frames.Usage(cpu_ns=most, rss_kb=1, pss_kb=1)
+        stream.state.apply(frames.Cost(**stream.stamp(None), interval_ns=most, usage=usage))
+    again = checkpoint.decode(checkpoint.encode(stream.state))
+    assert again.probes["p"].cost.programs["one"].run_time_ns == again.collector.cpu_ns == most
 
 
 def test_a_row_that_starts_to_move_takes_the_history_of_one_that_rests(stream: Stream) -> None:

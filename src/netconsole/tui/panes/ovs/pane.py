@@ -390,7 +390,7 @@ def _handler_cells(scene: Scene, row: RowState, waits: HistogramState | None) ->
 def percentile_cell(one: HistogramState | None, percent: float) -> Cell:
     """A percentile of the last interval; unknown when nothing was timed in it."""
     value = one.percentile(percent, "delta") if one is not None and one.delta.count else None
-    return Cell(figure.duration(value, one.unit if one is not None else "ns"), value)
+    return Cell(figure.quantity(value, one.unit if one is not None else "ns"), value)
 
 
 def _hit(percent: float | None) -> str:

@@ -281,7 +281,7 @@ def _wake(scene: Scene, queue: Queue) -> Cell:
 
 def _percentile(one: HistogramState | None, percent: float) -> Cell:
     value = one.percentile(percent, "delta") if one and one.delta.count else None
-    return Cell(figure.duration(value, one.unit if one else "ns"), value)
+    return Cell(figure.quantity(value, one.unit if one else "ns"), value)
 
 
 def _history(scene: Scene, queue: Queue) -> Sequence[float | None]:

@@ -1,0 +1,42 @@
+"""What a host says of itself is taken within the bounds of a frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netconsole.host import here
+from netconsole.host.here import Here
+from netconsole.host.identity import MAX_CPUS, ONLINE, describe, online_cpus
+from netconsole.telemetry import frames
+
+
+@pytest.mark.parametrize(
+    ("said", "online"),
+    [
+        ("0-2,5\n", [0, 1, 2, 5]),
+        ("0", [0]),
+        (f"0-{MAX_CPUS}", []),
+        ("0-99999999999", []),
+        ("-5", []),
+        ("0,0,0", [0]),
+        ("x", []),
+        ("", []),
+    ],
+)
+def test_the_cpus_that_are_online_are_those_that_linux_can_have(said: str, online: list[int], tmp_path: Path) -> None:
+    file = tmp_path / ONLINE.lstrip("/")
+    file.parent.mkdir(parents=True)
+    file.write_text(said)
+    assert online_cpus(Here(tmp_path)) == online
+
+
+def test_a_host_that_says_too_much_of_itself_still_fits_a_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(here.Here, "nodename", lambda _: ("\ud800" + "n" * 300, "6.1", "x86_64"))
+    host = describe(Here(tmp_path))
+    hello = frames.Hello(seq=1, mono_ns=0, wall_ns=0, host=host, collector={}, capabilities={})
+    assert frames.decode(frames.encode(hello)) == hello
+    assert host.name.startswith("?nnn")
