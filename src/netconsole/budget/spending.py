@@ -162,12 +162,14 @@ def events_per_s(state: State, of: Callable[[str], bool] = lambda _: True) -> fl
 
 
 def duty_pct(state: State) -> float | None:
-    """Percent of the time in which the kernel's run-time statistics were on; None where there are none."""
+    """Percent of the time in which the kernel's run-time statistics were on; None where there are none.
+
+    Not known of probes that are attached for a share of the time: for these they are on in a part of that share.
+    """
     known = [
-        100 * program.window_ns / probe.cost.elapsed_ns
+        100 * probe.cost.windows_ns / probe.cost.windows_of_ns
         for probe in state.probes.values()
-        if probe.measuring and probe.cost.elapsed_ns
-        for program in list(probe.cost.programs.values())[:1]
+        if probe.measuring and probe.seen_pct is None and probe.cost.windows_of_ns and probe.cost.programs
     ]
     return max(known) if known else None
 

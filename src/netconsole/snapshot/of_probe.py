@@ -287,17 +287,20 @@ def _probe_cost(probe: ProbeState, start: ProbeTotals) -> dict[str, Any]:
 
 
 def _scaled(probe: ProbeState, start: ProbeTotals) -> tuple[int | None, int | None]:
-    """Runs and run time in the whole time, scaled up from its statistics windows. None without a window."""
+    """Runs and run time in the whole time, scaled from what its figures stand for. None without a figure.
+
+    The first figure may stand for time before ``start``, too, and after the last one there is none yet.
+    """
     elapsed_ns = probe.cost.elapsed_ns - start.elapsed_ns
     runs = time_ns = 0.0
     measured = False
-    for name, (window_ns, run_count, run_time_ns) in probe.cost.sums().items():
+    for name, (whole_ns, run_count, run_time_ns) in probe.cost.sums().items():
         before = start.programs.get(name, (0, 0, 0))
-        window_ns -= before[0]
-        if window_ns <= 0:
+        whole_ns -= before[0]
+        if whole_ns <= 0:
             continue
         measured = True
-        share = max(1.0, elapsed_ns / window_ns)
+        share = elapsed_ns / whole_ns
         runs += (run_count - before[1]) * share
         time_ns += (run_time_ns - before[2]) * share
     return (round(runs), round(time_ns)) if measured else (None, None)

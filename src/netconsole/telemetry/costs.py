@@ -19,7 +19,11 @@ UNSEEN_NS = {"raw_tracepoint": 30, "fentry": 35, "fexit": 60, "kprobe": 90, "kre
 
 
 class ProgramCost(SavedValues):
-    """One BPF program. Sums cover only the statistics windows."""
+    """One BPF program. Sums are of what was measured: of statistics windows, or of the periods of a sampled probe.
+
+    Those called ``whole_…`` are of all the time, as far as there are figures: each stands for the time since the one
+    before. So figures of short windows and of long periods count alike.
+    """
 
     MOST: ClassVar = MAX_PROGRAMS
 
@@ -31,6 +35,9 @@ class ProgramCost(SavedValues):
     missed: Natural | None = None
     last_ns_per_run: float | None = None
     last_cpu_pct: float | None = None
+    whole_ns: Natural = 0
+    whole_count: Natural = 0
+    whole_time_ns: Natural = 0
 
     @property
     def key(self) -> str:
@@ -44,11 +51,16 @@ class ProgramCost(SavedValues):
 
     @property
     def cpu_pct(self) -> float | None:
-        """Share of one core over all windows, calling it included, in percent; None before the first window."""
-        return self._pct(self.run_count, self.run_time_ns, self.window_ns) if self.window_ns else None
+        """Share of one core so far, calling it included, in percent; None before the first window."""
+        return self._pct(self.whole_count, self.whole_time_ns, self.whole_ns) if self.whole_ns else None
 
-    def apply(self, sent: frames.Program, window_ns: int) -> None:
-        """Take over the figures of a window; one of 0 has none."""
+    @property
+    def runs_per_s(self) -> float | None:
+        """So far; None before the first window."""
+        return self.whole_count * 1e9 / self.whole_ns if self.whole_ns else None
+
+    def apply(self, sent: frames.Program, window_ns: int, stands_for_ns: int) -> None:
+        """Take over the figures of a window, which stand for a longer time; one of 0 has none."""
         self.attach, self.missed = sent.attach, sent.missed
         if window_ns > 0:
             self.window_ns = frames.added(self.window_ns, window_ns)
@@ -56,6 +68,9 @@ class ProgramCost(SavedValues):
             self.run_time_ns = frames.added(self.run_time_ns, sent.run_time_ns)
             self.last_ns_per_run = sent.run_time_ns / sent.run_count if sent.run_count else None
             self.last_cpu_pct = self._pct(sent.run_count, sent.run_time_ns, window_ns)
+            self.whole_ns = frames.added(self.whole_ns, stands_for_ns)
+            self.whole_count = frames.added(self.whole_count, sent.run_count * stands_for_ns // window_ns)
+            self.whole_time_ns = frames.added(self.whole_time_ns, sent.run_time_ns * stands_for_ns // window_ns)
 
     def _pct(self, runs: int, time_ns: int, window_ns: int) -> float:
         unseen_ns = runs * UNSEEN_NS.get(self.attach.partition(":")[0], 0)
@@ -76,6 +91,11 @@ class ProbeCost(Saved):
     ledger: Annotated[dict[Name, Count], Meta(max_length=64)] = field(default_factory=dict)
     measurable: bool = True
     """Whether the kernel measures run times, as far as is known."""
+    figures_until_ns: Natural = 0
+    """``elapsed_ns`` at the last figure."""
+    windows_ns: Natural = 0
+    """For how long the statistics were on for it, while it was not sampled; and of which time."""
+    windows_of_ns: Natural = 0
 
     def __post_init__(self) -> None:
         self.read_mono_ns: int | None = None
@@ -86,8 +106,8 @@ class ProbeCost(Saved):
         """By name."""
         return self._programs.by_key
 
-    def apply(self, frame: frames.Cost) -> None:
-        """Take over the cost frame of a probe."""
+    def apply(self, frame: frames.Cost, is_sampled: bool = False) -> None:
+        """Take over the cost frame of a probe. ``is_sampled``: its programs are attached for a share of the time."""
         self.elapsed_ns = frames.added(self.elapsed_ns, frame.interval_ns)
         self.read_mono_ns = frame.mono_ns
         self.maps_kb = frame.maps_kb
@@ -95,10 +115,16 @@ class ProbeCost(Saved):
         self.ledger = frame.ledger
         self.measurable = frame.statistics is not None
         window_ns = frame.statistics.window_ns if frame.statistics else 0
+        if not is_sampled:  # the window of one that is sampled is its whole period
+            self.windows_ns = frames.added(self.windows_ns, window_ns)
+            self.windows_of_ns = frames.added(self.windows_of_ns, frame.interval_ns)
+        stands_for_ns = self.elapsed_ns - self.figures_until_ns
+        if window_ns > 0:
+            self.figures_until_ns = self.elapsed_ns
         total: float | None = None
         for sent in frame.programs[:MAX_PROGRAMS]:
             program = self.programs.setdefault(sent.name, ProgramCost(sent.name, sent.attach))
-            program.apply(sent, window_ns)
+            program.apply(sent, window_ns, stands_for_ns)
             if window_ns > 0:
                 total = (total or 0.0) + (program.last_cpu_pct or 0.0)
         if frame.statistics is not None and window_ns > 0:
@@ -106,8 +132,8 @@ class ProbeCost(Saved):
             self.kernel_cpu_pct = total or 0.0
 
     def sums(self) -> dict[str, tuple[int, int, int]]:
-        """By program: ns of all windows, runs in them, and run time. Subtract two of these for a period of time."""
-        return {name: (p.window_ns, p.run_count, p.run_time_ns) for name, p in self.programs.items()}
+        """By program: ns that its figures stand for, runs in them, and run time. Subtract two for a period of time."""
+        return {name: (p.whole_ns, p.whole_count, p.whole_time_ns) for name, p in self.programs.items()}
 
     def counts_lost(self) -> dict[str, int]:
         """Ledger entries, if any, that make the probe's counts a lower bound (≥)."""

@@ -122,10 +122,13 @@ class ProbeState(Saved):
     def seen_pct(self) -> float | None:
         """For how many percent of the last time it was attached; None where it is all the time (the knob seen_pct)."""
         whole_ns = sum(interval_ns for _, interval_ns in self._seen)
-        is_sampled = isinstance(wanted := self.knobs.get("seen_pct"), int) and wanted < 100
-        if not is_sampled or self.mode == "counters" or not whole_ns:
+        if not self._is_sampled or not whole_ns:
             return None
         return 100 * sum(seen for seen, _ in self._seen) / whole_ns
+
+    @property
+    def _is_sampled(self) -> bool:
+        return isinstance(wanted := self.knobs.get("seen_pct"), int) and wanted < 100 and self.mode != "counters"
 
     def at_least(self) -> dict[str, int]:
         """Ledger entries that make this probe's counts a lower bound; empty when the counts are exact."""
@@ -196,7 +199,7 @@ class ProbeState(Saved):
                 self.events_shed += self._arrived_now > MAX_EVENTS
                 self.events.append(frame)
             case frames.Cost():
-                self.cost.apply(frame)
+                self.cost.apply(frame, is_sampled=self._is_sampled)
             case _:
                 pass
 

@@ -143,6 +143,24 @@ def test_statistics_that_were_on_all_the_time_are_not_scaled(stream: Stream, man
     assert (cost["run_count"], cost["run_time_ns"], cost["estimated"]) == (100, 20_000, False)
 
 
+def test_a_period_that_began_before_counts_with_its_share(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    """30 s at 2 % of a core, of which the snapshot has ten."""
+    closed = frames.Statistics(window_ns=0, interval_ns=SECOND, estimated=True)
+    nothing = frames.Program("drop", "x:y", 0, 0, 0)
+    for _ in range(20):
+        stream.cost(programs=[nothing], statistics=closed)
+        stream.end()
+    start = builder.totals(stream.state)
+    for _ in range(9):
+        stream.cost(programs=[nothing], statistics=closed)
+        stream.end()
+    period = frames.Statistics(window_ns=30 * SECOND, interval_ns=SECOND, estimated=True)
+    stream.cost(programs=[frames.Program("drop", "x:y", 3000, 600_000_000, 0)], statistics=period)
+    stream.end()
+    cost = take(stream, manifests, start).probes["p"].cost
+    assert (cost["run_count"], cost["run_time_ns"]) == (1000, 200_000_000)
+
+
 def test_without_statistics_the_cost_is_that_of_its_counts_where_it_was_calibrated(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:

@@ -40,7 +40,7 @@ def test_the_last_window_and_the_sums_of_all_are_told_apart() -> None:
     assert cost.kernel_cpu_pct == pytest.approx(9.0)
     assert a.ns_per_run == 250_000.0 and a.cpu_pct == pytest.approx(5.0)
     assert (a.last_ns_per_run, a.attach) == (300_000.0, "elsewhere")
-    assert cost.sums() == {"a": (2 * SECOND // 10, 40, 10_000_000), "b": (SECOND // 10, 0, 0)}
+    assert cost.sums() == {"a": (2 * SECOND, 400, 100_000_000), "b": (SECOND, 0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,25 @@ def test_without_a_window_the_last_figure_stays_and_without_statistics_nothing_i
     assert (cost.measurable, cost.estimated) == (False, True)
     assert cost.kernel_cpu_pct == pytest.approx(1.0)
     assert cost.elapsed_ns == 3 * SECOND
+
+
+def test_figures_of_short_windows_and_of_whole_periods_count_alike() -> None:
+    """100 s in windows of 200 ms, one in 5 s, at 8 % of a core; then 100 s of periods of 10 s at 0.8 %."""
+    cost = ProbeCost()
+    closed = Statistics(window_ns=0, interval_ns=SECOND, estimated=True)
+    windows = [(SECOND // 5, 5, 0.08, False), (10 * SECOND, 10, 0.008, True)]
+    for window_ns, every, share, is_sampled in windows:
+        for second in range(1, 101):
+            if second % every:
+                cost.apply(frame(Program("a", "here", 0, 0, 0), statistics=closed), is_sampled)
+                continue
+            window = Statistics(window_ns=window_ns, interval_ns=SECOND, estimated=True)
+            program = Program("a", "here", round(share * window_ns) // 100, round(share * window_ns), 0)
+            cost.apply(frame(program, statistics=window), is_sampled)
+    found = cost.programs["a"]
+    assert found.cpu_pct == pytest.approx(4.4) and found.runs_per_s == pytest.approx(440_000)
+    assert cost.sums()["a"] == (200 * SECOND, 88_000_000, 8_800_000_000)
+    assert cost.windows_ns / cost.windows_of_ns == pytest.approx(0.04)
 
 
 def test_statistics_that_are_always_on_are_no_estimate() -> None:

@@ -58,7 +58,7 @@ def program_rows(scene: Scene) -> list[TableRow]:
     running = [(probe, program) for probe in scene.state.probes.values() for program in _running(scene, probe)]
     rows = []
     for probe, program in sorted(running, key=lambda pair: -(pair[1].cpu_pct or 0.0)):
-        runs = program.run_count * 1e9 / program.window_ns if program.window_ns else None
+        runs = program.runs_per_s
         name = f"{probe.name}/{program.name}"
         rows.append(
             TableRow(
