@@ -34,7 +34,7 @@ class Closing:
 
     def __init__(self) -> None:
         self.cpu_ns = 0
-        """What the last call of :meth:`close` took of the CPU."""
+        """What closing has taken of the CPU. Who counts it sets it back to 0."""
         self._thread: Optional[threading.Thread] = None
 
     @property
@@ -51,7 +51,7 @@ class Closing:
             before.join()
         for link in links:
             link.close()
-        self.cpu_ns = cpu_ns()
+        self.cpu_ns += cpu_ns()
 
 
 class Sampler:
@@ -235,6 +235,7 @@ class Sampler:
             self._statistics.cover(fds, self._attached_ns.pop(name, 0), period_ns)
             self._covered_ns[name] = max(self._next_ns, self._covered_ns[name])
         took = (self._attaching_ns + now - self._rested_ns, self._attaching_cpu_ns + self._closing.cpu_ns)
+        self._closing.cpu_ns = 0
         # The lower of two: a machine that was busy once says nothing about the next time.
         wall_ns, busy_ns = map(min, took, self._before or took)
         self._before = took

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -93,6 +94,8 @@ class Closing:
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self.takes_ns, self.cpu_ns, self._until = clock, 0, 0, 0
+        self.costs_ns = 0
+        """CPU time of a call."""
         self.closed: list[int] = []
 
     @property
@@ -101,6 +104,7 @@ class Closing:
 
     def close(self, fds: list[int]) -> None:
         self.closed += fds
+        self.cpu_ns += self.costs_ns
         self._until = max(self._clock.now, self._until) + self.takes_ns
 
 
@@ -324,11 +328,14 @@ def test_nothing_is_attached_while_programs_are_being_detached() -> None:
     assert min(made.pauses("p")) >= 700 * MS
 
 
-def test_switching_takes_a_hundredth_of_a_core_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(probe("p", 10, 1))
-    spent = iter(range(0, 10**12, 8 * MS))  # one program is attached, and then none is left
+@pytest.mark.parametrize(("others", "closing_ms"), [((), 14), ((probe("q", 10, 2),), 3)])
+def test_switching_takes_a_hundredth_of_a_core_at_most(
+    others: Sequence[Callable[[Clock], Probe]], closing_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(probe("p", 10, 1), *others)
+    spent = itertools.count(0, 8 * MS)  # one program of each is attached, and then none is left
     monkeypatch.setattr(sampler, "cpu_ns", lambda: next(spent))
-    made.closing.cpu_ns = 14 * MS
+    made.closing.costs_ns = closing_ms * MS
     made.run(60)
     begin, end = made.probes["p"].spans[-1]
     assert end - begin == 300 * MS, "a period of 3 s for 30 ms of CPU time"
