@@ -7,7 +7,7 @@ In-kernel time is that of the kernel's run-time statistics. The governor later c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from netconsole.base import figure
@@ -16,7 +16,8 @@ from netconsole.calibrate.result import Calibration, Entry
 from netconsole.probes.manifest import Manifest, ProgramSpec
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget
-from netconsole.telemetry.frames import Mode
+from netconsole.telemetry.frames import Mode, Scalar
+from netconsole_collector.probe.config import SEEN_PCT
 
 Basis: TypeAlias = Literal["calibrated", "running", "calibrated otherwise", "counting"]
 """Where the time of a run comes from, the most reliable source first."""
@@ -143,6 +144,18 @@ def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times |
     packets = measured.packets_per_s
     per_packet = sum(by_cpu.values()) * 1e7 / packets if packets and packets >= MIN_PACKETS_PER_S else None
     return Forecast(manifest.name, mode, times, runs_per_s, by_cpu, per_packet, tuple(missing), found)
+
+
+def of_share(one: Forecast, knobs: Mapping[str, Scalar]) -> Forecast:
+    """The same probe, attached for a share of the time where its knob seen_pct asks for that."""
+    seen_pct = knobs.get(SEEN_PCT, 100)
+    share = seen_pct / 100 if isinstance(seen_pct, int) else 1.0
+    return replace(
+        one,
+        runs_per_s=one.runs_per_s * share,
+        by_cpu={cpu: pct * share for cpu, pct in one.by_cpu.items()},
+        ns_per_packet=None if one.ns_per_packet is None else one.ns_per_packet * share,
+    )
 
 
 def describe(one: Forecast) -> str:

@@ -76,10 +76,11 @@ class DeferredStart:
 
         wanted = [(self._manifests[name], request.mode) for name, request in self._requests.items()]
         try:
-            forecasts = forecast_now(wanted, host=self._host).forecasts
+            found = forecast_now(wanted, host=self._host).forecasts
         except Unable as error:
             self._enforcer.note(BudgetAction(time.monotonic(), "", "no forecast", str(error)))
             return {}
+        forecasts = [forecast.of_share(one, self._requests[one.probe].knobs) for one in found]
         for one in forecasts:
             self._enforcer.note(BudgetAction(time.monotonic(), one.probe, "forecast", forecast.describe(one)))
         with self._session.view() as state:

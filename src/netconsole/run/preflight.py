@@ -69,15 +69,15 @@ def before_start(
     except Unable as error:
         say(f"the cost cannot be forecast: {error}")
         return Start(requests)
-    for one in outlook.forecasts:
+    knobs = {request.name: request.knobs for request in requests}
+    forecasts = [forecast.of_share(one, knobs[one.probe]) for one in outlook.forecasts]
+    for one in forecasts:
         say(forecast.describe(one))
-    above = forecast.excess(outlook.forecasts, profile.budget, 0.0, outlook.packets_per_s)
+    above = forecast.excess(forecasts, profile.budget, 0.0, outlook.packets_per_s)
     if above is None or force:
         return Start(requests)
     spare = [one.name for one in requests if _is_of_default_profile(profile, one, named)]
-    out = {
-        one.probe: one for one in forecast.too_costly(outlook.forecasts, profile.budget, spare, outlook.packets_per_s)
-    }
+    out = {one.probe: one for one in forecast.too_costly(forecasts, profile.budget, spare, outlook.packets_per_s)}
     if out:
         for name in out:
             say(f"{name} is not started: {above}. To start it: --probe {name}, --force, or e in the console")

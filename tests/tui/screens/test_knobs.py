@@ -167,3 +167,19 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
         assert "applied" in await one.press("enter")
         assert [(name, wanted.mode) for name, wanted in begun] == [(lacking, "summary")] * 2
         one.app.watched.enforcer = None
+
+
+@pytest.mark.parametrize(("now", "wanted", "is_dearer"), [(4, 100, True), (100, 4, False), (50, 50, False)])
+async def test_to_see_more_of_the_time_is_dearer(
+    now: int, wanted: int, is_dearer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(form_of_knobs, "is_costly", lambda manifest, mode: True)
+    async with running() as one:
+        one.table("kernel_drops-drops").focus()
+        await one.press("e")
+        form = one.app.screen
+        assert isinstance(form, form_of_knobs.KnobsScreen)
+        stamp: dict[str, Any] = {"seq": 1, "mono_ns": 0, "wall_ns": 0, "probe": "kernel_drops"}
+        with one.session.view() as state:
+            state.apply(frames.Status(**stamp, state="attached", mode="summary", knobs={"seen_pct": now}))
+        assert form._costs_more(ProbeChoice("summary", knobs={"seen_pct": wanted})) is is_dearer

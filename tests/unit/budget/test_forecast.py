@@ -20,6 +20,7 @@ from netconsole.budget.forecast import (
     excess,
     forecast,
     is_costly,
+    of_share,
     times_of,
     too_costly,
     wanted,
@@ -166,6 +167,21 @@ def test_details_and_what_runs_with_every_packet_are_dear() -> None:
     taps = {"tun_queues": shipped("tun_queues")}
     requests = plan(Profile("x", probes={"tun_queues": ProbeChoice("summary")}), taps)
     assert [one.name for one in wanted(requests, taps)] == ["tun_queues"], "kprobes, with every packet"
+
+
+def test_what_is_attached_for_a_share_of_the_time_costs_that_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = forecast(DROPS, "details", STORM, Times({"drop": 420.0}, "calibrated", ""))
+    tenth = of_share(whole, {"seen_pct": 10})
+    assert (tenth.kernel_cpu_pct, tenth.ns_per_packet, tenth.runs_per_s) == pytest.approx((0.84, 42, 20_000))
+    assert of_share(whole, {"device": "eth0"}) == whole
+    monkeypatch.setattr(forecaster, "forecast_now", lambda _, host: Forecasts([whole], 200_000.0))
+    monkeypatch.setattr(preflight, "_say", lambda _: None)
+    profile = Profile("x", budget=Budget(kernel_cpu_pct=2.0), probes={"kernel_drops": ProbeChoice("details")})
+    (request,) = plan(profile, MANIFESTS)
+    sampled = replace(request, knobs={**request.knobs, "seen_pct": 10})
+    assert preflight.before_start(profile, MANIFESTS, [sampled]).requests == [sampled]
+    with pytest.raises(Unable):
+        preflight.before_start(profile, MANIFESTS, [request])
 
 
 @pytest.mark.parametrize(("limit", "force", "starts"), [(9.0, False, True), (2.0, False, False), (2.0, True, True)])

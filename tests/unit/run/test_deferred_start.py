@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from netconsole.run import deferred_start
 from netconsole.run.preflight import put_off
 from netconsole.session.protocol import News
 from netconsole.telemetry.action import BudgetAction
-from netconsole.telemetry.frames import Mode, ProbeStatus
+from netconsole.telemetry.frames import Mode, ProbeStatus, Scalar
 from netconsole.telemetry.state import State
 
 LIMIT_S = 300.0
@@ -83,7 +83,9 @@ class FakeGoverning:
         self.left_out = dict(because)
 
 
-def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tuple[FakeSession, FakeGoverning]:
+def begun(
+    monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None, knobs: Mapping[str, Scalar] | None = None
+) -> tuple[FakeSession, FakeGoverning]:
     """Two probes that will cost so much; None: nobody can tell."""
 
     def forecast_now(wanted: list[tuple[Manifest, Mode]], host: AnyHost) -> Forecasts:
@@ -94,7 +96,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, costs: dict[str, float] | None) -> tu
 
     monkeypatch.setattr(forecaster, "forecast_now", forecast_now)
     session, enforcer = FakeSession(), FakeGoverning()
-    requests = [ProbeRequest(QUEUES), ProbeRequest(RINGS)]
+    requests = [ProbeRequest(QUEUES, knobs=knobs or {}), ProbeRequest(RINGS)]
     one = deferred_start.DeferredStart(session, enforcer, MANIFESTS, requests)  # type: ignore[arg-type]
     one.start()
     assert set(session.said.values()) == {("compiling", None)}
@@ -108,6 +110,11 @@ def test_what_fits_is_started_and_its_forecast_told(monkeypatch: pytest.MonkeyPa
     session, enforcer = begun(monkeypatch, {QUEUES: 4.0, RINGS: 3.0})
     assert session.loaded == [QUEUES, RINGS]
     assert [(one.probe, one.action) for one in enforcer.told] == [(QUEUES, "forecast"), (RINGS, "forecast")]
+
+
+def test_a_share_of_the_time_costs_that_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, enforcer = begun(monkeypatch, {QUEUES: 90.0, RINGS: 3.0}, {"seen_pct": 5})
+    assert session.loaded == [QUEUES, RINGS] and not enforcer.left_out
 
 
 def test_the_dearest_that_does_not_fit_is_off_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
+from netconsole_collector.probe.config import SEEN_PCT
 
 MODE = "mode"
 OFF = "off"
@@ -161,12 +162,17 @@ class KnobsScreen(Screen[None]):
         in_thread(self, ask, self._forecast_failed)
 
     def _costs_more(self, wanted: ProbeChoice) -> bool:
-        """Whether a forecast is needed: the mode costs more than the one that runs."""
+        """Whether a forecast is needed: the mode costs more than the one that runs, or it will see more of the time."""
         with self._session.view() as state:
             known = state.probes.get(self.probe)
             now = known.mode if known is not None and known.measuring else OFF
-        dear = wanted.mode != "off" and is_costly(self._manifests[self.probe], wanted.mode)
-        return dear and RANK.index(wanted.mode) > RANK.index(now)
+            seen_now = known.knobs.get(SEEN_PCT, 100) if known is not None else 100
+        if wanted.mode == "off" or not is_costly(self._manifests[self.probe], wanted.mode):
+            return False
+        if wanted.mode != now:
+            return RANK.index(wanted.mode) > RANK.index(now)
+        seen = wanted.knobs.get(SEEN_PCT, 100)
+        return isinstance(seen, int) and isinstance(seen_now, int) and seen > seen_now
 
     def _forecast(self, forecast_now: LookAhead, manifest: Manifest, wanted: ProbeChoice) -> None:
         """Makes the forecast. Runs in a thread."""
