@@ -67,7 +67,8 @@ def test_every_datagram_is_timed_once(path: Measurement, bridged: Host, source: 
     watch = watch_of(path, address=source, protocol="udp")
     send_udp(bridged.a, target, PORT, MANY, senders=3)
     watch.stop()
-    assert watch.crossed("out") == watch.counter("crossed") == watch.counter("packets") == MANY
+    flows = [(row.labels, row.counts) for row in path.rows(PROBE, "flows")]
+    assert watch.crossed("out") == watch.counter("crossed") == watch.counter("packets") == MANY, flows
     assert path.total(PROBE, "flows", "samples", source=source, target=target, target_port=PORT) == MANY
     assert watch.missed() == {}
 
