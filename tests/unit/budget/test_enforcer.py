@@ -77,6 +77,12 @@ class FakeSession:
             self.frame(frames.Cost, probe=NAME, interval_ns=SECOND_NS, programs=[program], statistics=window)
         self.end_interval()
 
+    def measure_another(self) -> None:
+        """A figure of a probe beside it."""
+        window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
+        program = frames.Program(name="other", attach="there", run_count=1, run_time_ns=100, missed=0)
+        self.frame(frames.Cost, probe="other", interval_ns=SECOND_NS, programs=[program], statistics=window)
+
     def end_interval(self) -> None:
         self.frame(frames.Cost, interval_ns=SECOND_NS)
         for callback in self._news:
@@ -350,12 +356,18 @@ def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_h
     assert enforcer.lowered == (NAME,), "it is governed like the others"
 
 
-def test_what_it_cost_before_says_nothing_once_it_is_attached_for_a_share_of_the_time() -> None:
+def sampled() -> tuple[FakeSession, Enforcer]:
+    """Of a probe that has only summary, and may be attached for a share of the time."""
     knobs = {**DETAILS, "seen_pct": 100}
     session = FakeSession()
     enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
     session.status("attached", "summary", knobs)
     enforcer.start()
+    return session, enforcer
+
+
+def test_what_it_cost_before_says_nothing_once_it_is_attached_for_a_share_of_the_time() -> None:
+    session, enforcer = sampled()
     session.second(0.1)
     session.second(17.0)
     assert session.state.probes[NAME].knobs["seen_pct"] == 10
@@ -369,31 +381,21 @@ def test_what_it_cost_before_says_nothing_once_it_is_attached_for_a_share_of_the
 
 
 def test_the_figure_of_all_the_time_says_nothing_of_a_share_while_others_are_measured() -> None:
-    knobs = {**DETAILS, "seen_pct": 100}
-    session = FakeSession()
-    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
-    session.status("attached", "summary", knobs)
+    session, _ = sampled()
     session.frame(frames.Status, probe="other", state="attached", mode="summary")
-    enforcer.start()
     session.second(0.1)
     session.second(17.0)
     assert len(session.done) == 1
-    window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
-    program = frames.Program(name="other", attach="there", run_count=1, run_time_ns=100, missed=0)
     for _ in range(5):
-        session.frame(frames.Cost, probe="other", interval_ns=SECOND_NS, programs=[program], statistics=window)
+        session.measure_another()
         session.second(0.0, in_window=False)
     assert len(session.done) == 1, "its first period goes on"
 
 
 def test_where_the_kernel_measures_nothing_the_budget_goes_on_after_the_first_share_of_the_time() -> None:
     """By calibration: rates are of the time that was seen, and in the rest it costs nothing."""
-    knobs = {**DETAILS, "seen_pct": 100}
-    session = FakeSession()
+    session, _ = sampled()
     session.state.probes[NAME].per_count = {(NAME, "summary"): ("drops", 100.0)}
-    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
-    session.status("attached", "summary", knobs)
-    enforcer.start()
 
     def seen_pct() -> int:
         return int(str(session.state.probes[NAME].knobs["seen_pct"]))
@@ -417,28 +419,19 @@ def test_where_the_kernel_measures_nothing_the_budget_goes_on_after_the_first_sh
 
 
 def test_nothing_comes_back_while_nobody_knows_what_a_share_costs() -> None:
-    knobs = {**DETAILS, "seen_pct": 100}
-    session = FakeSession()
-    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
-    session.status("attached", "summary", knobs)
+    session, enforcer = sampled()
     session.frame(frames.Status, probe="other", state="attached", mode="summary")
-    enforcer.start()
     session.second(0.1)
     session.second(17.0)
-    window = frames.Statistics(window_ns=SECOND_NS, interval_ns=SECOND_NS, estimated=False)
-    program = frames.Program(name="other", attach="there", run_count=1, run_time_ns=100, missed=0)
     for _ in range(30):
-        session.frame(frames.Cost, probe="other", interval_ns=SECOND_NS, programs=[program], statistics=window)
+        session.measure_another()
         session.second(0.0, in_window=False)
     assert [action.action for action in enforcer.actions] == ["summary, 10 % of the time"]
 
 
 def test_what_it_does_needs_nothing_of_the_sessions_state_under_its_own_lock() -> None:
     """Who holds the state may ask for its actions: both would wait for each other."""
-    knobs = {**DETAILS, "seen_pct": 100}
-    session = FakeSession()
-    enforcer = Enforcer(session, SUMMARY, {NAME: replace(MANIFEST, knobs=knobs, modes=("summary",))})  # type: ignore[arg-type]
-    session.status("attached", "summary", knobs)
+    session, enforcer = sampled()
     viewed = session.view
 
     def view() -> Any:
@@ -446,7 +439,6 @@ def test_what_it_does_needs_nothing_of_the_sessions_state_under_its_own_lock() -
         return viewed()
 
     session.view = view  # type: ignore[method-assign]
-    enforcer.start()
     session.second(0.1)
     session.second(17.0)
     assert session.state.probes[NAME].knobs["seen_pct"] == 10
