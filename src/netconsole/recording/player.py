@@ -30,8 +30,8 @@ HISTORY_BYTES = 4 * 1024 * 1024
 MAX_ACTIONS = 1000
 _MAX_BATCH = 20_000
 """The most frames of a batch, as in a live session."""
-_MAX_HELD = 1000
-"""The most batches between the ends of two intervals."""
+MAX_BYTES = 16 * 1024 * 1024
+"""The most bytes of frames that wait to be applied. A hundred bytes of a hostile file may be a megabyte of them."""
 _SILENT_INTERVALS = 2.5
 """After this many intervals without the leading source, a replay no longer waits for it: its collector was lost."""
 
@@ -132,14 +132,15 @@ class Player:
         place = self._restored(self._first(last, target_ns), last)
         batches = self._following(place.block)
         held: list[Sequence[AnyFrame]] = []
+        begun = self.recording.read_bytes
         for batch in batches:
             held.append(batch)
             if batch[-1].mono_ns > target_ns:
                 break
-            if self._stops(place, batch) or len(held) >= _MAX_HELD:
+            if self._stops(place, batch) or self.recording.read_bytes - begun > MAX_BYTES:
                 for one in held:
                     self._apply(place, one)
-                held = []
+                held, begun = [], self.recording.read_bytes
         else:
             for one in held:
                 self._apply(place, one)
@@ -186,13 +187,15 @@ class Player:
     def _following(self, block: int) -> Iterator[Sequence[AnyFrame]]:
         """All batches from the beginning of a block to the end."""
         batch: list[AnyFrame] = []
+        begun = self.recording.read_bytes
         for number in range(block, len(self.recording.blocks)):
             try:
                 for frame in self.recording.frames(number):
                     batch.append(frame)
-                    if _ends_batch(frame) or len(batch) >= _MAX_BATCH:
+                    is_full = len(batch) >= _MAX_BATCH or self.recording.read_bytes - begun > MAX_BYTES
+                    if is_full or _ends_batch(frame):
                         yield batch
-                        batch = []
+                        batch, begun = [], self.recording.read_bytes
             except Damaged as error:
                 self.trouble = str(error)
         if batch:

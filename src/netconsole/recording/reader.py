@@ -74,6 +74,8 @@ class Recording:
         self._file = -1
         self.broken_frames = 0
         """Lines that were no frames. They are left out, and counted each time that they are read."""
+        self.read_bytes = 0
+        """Of lines, each time that they are read."""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
@@ -146,6 +148,7 @@ class Recording:
                 if len(rest) > MAX_LINE_BYTES:
                     raise Damaged(f"block {number + 1}: a line of more than {MAX_LINE_BYTES} bytes")
                 for line in lines:
+                    self.read_bytes += len(line)
                     try:
                         yield decode(line)
                     except FrameError as error:

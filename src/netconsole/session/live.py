@@ -32,8 +32,8 @@ BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waiting times before the first, second, … restart of a lost collector."""
 STEADY_AFTER_INTERVALS = 30
 """When a collector has run this many intervals, its earlier crashes are forgotten."""
-_MAX_PENDING = 20_000
-"""Frames of one interval that are kept until it ends. With more than this they are applied before that."""
+_MAX_PENDING, _MAX_PENDING_BYTES = 20_000, 16 * 1024 * 1024
+"""Frames of one interval that are kept until it ends, and their bytes. With more they are applied before that."""
 
 
 class LiveSession:
@@ -300,8 +300,14 @@ class LiveSession:
                 else:
                     self._ask_to_load(request)
             pending: list[AnyFrame] = []
+            begun = 0
             for frame in process.frames():
                 self._take(frame if self._line is None else self._line.arrived(frame, process), pending)
+                if process.received_bytes - begun > _MAX_PENDING_BYTES:
+                    self._apply(pending)
+                    pending.clear()
+                if not pending:
+                    begun = process.received_bytes
             return process.why()
         finally:
             process.close()

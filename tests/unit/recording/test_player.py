@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.support.recorded import BEGIN_MONO_NS, HEADER, SECOND, Stream
 from tests.unit.recording.test_reader import blocks, change, lines, mark, write
 
 ENDS = [frame for block in blocks() for frame in block if isinstance(frame, Cost) and frame.probe is None]
+STAMP: dict[str, Any] = {"seq": 1, "mono_ns": BEGIN_MONO_NS + SECOND, "wall_ns": 0}
 LEADS = [frame.mono_ns for frame in ENDS if frame.source == "collector"]
 """When an interval of the collector ended; that of the console ends a third of a second later."""
 AT_S = [(at - BEGIN_MONO_NS) / 1e9 for at in LEADS]
@@ -62,6 +64,22 @@ def test_a_step_ends_with_an_interval_of_the_leading_source(path: Path) -> None:
     assert found == [(at_s, at, ENDS[0].wall_ns + at - LEADS[0]) for at_s, at in zip(AT_S, LEADS, strict=True)]
     assert one.at_end and one.gap_s is None and not one.apply() and not one.step()
     assert one.place.at_ns == LAST_NS and one.place.lead_ns == LEADS[-1]
+
+
+def test_frames_that_are_too_many_bytes_do_not_wait_for_the_end_of_an_interval(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "MAX_BYTES", 2000)
+    made: list[AnyFrame] = [frames.Status(**STAMP, probe="p", state="attached", mode="details")]
+    made += [frames.Event(**STAMP, probe="p", name="e", fields={"text": "x" * 200}) for _ in range(100)]
+    one = one_block(path, made)
+    batches = []
+    while not one.at_end:
+        batches.append(len(one._next or ()))
+        one.apply()
+    assert sum(batches) == 101 and max(batches) < 10
+    one.seek(one.length_s)
+    assert one.place.state.probes["p"].events_arrived == 100
 
 
 def test_each_batch_tells_how_long_it_waits(path: Path) -> None:

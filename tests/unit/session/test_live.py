@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.probes.request import ProbeRequest
+from netconsole.session import live
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.live import LiveSession
 from netconsole.session.protocol import CommandError
@@ -75,6 +76,19 @@ def test_a_picture_is_shown_only_when_its_interval_is_whole(watch: Callable[...,
         assert state.probes["kernel_drops"].counters["drops"].count.total == 5
     assert one.session.settled()
     assert one.session.connection().phase == "live"
+
+
+def test_frames_that_are_too_many_bytes_do_not_wait_for_the_end_of_their_interval(
+    watch: Callable[..., Watch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_MAX_PENDING_BYTES", 10)
+    scenario = Scenario().hello().status("kernel_drops")
+    one = watch(drops(5, 5, scenario).status("kernel_drops", mode="details").do("await", command="set"))
+    one.session.start()
+    one.until(lambda state: "kernel_drops" in state.probes and state.probes["kernel_drops"].mode == "details")
+    with one.session.view() as state:
+        assert state.probes["kernel_drops"].counters["drops"].count.total == 5
+        assert state.collector.intervals == 0
 
 
 def test_load_carries_the_manifest_the_source_and_the_knobs(watch: Callable[..., Watch]) -> None:
