@@ -287,8 +287,8 @@ class Collector:
         mode, why = command.get("mode") or probe.mode, commands.why(command)
         probe.configure(mode, commands.knobs(command))
         self._sampler.changed()
-        self._settle(list(self._probes.values()))
         probe.note = why
+        self._settle(list(self._probes.values()))
         self._attached_status(probe)
         return True
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from netconsole.budget import spending
 from netconsole.budget.forecast import describe as describe_forecast
+from netconsole.budget.forecast import of_share
 from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, Reading
 from netconsole.budget.ladder import Rung, ladder
 from netconsole.budget.run_times import RunTimes
@@ -128,7 +129,9 @@ class Enforcer:
                 self._carry_out([move])
         return move is not None
 
-    def forecast_now(self, manifest: Manifest, mode: Mode) -> tuple[str, str | None]:
+    def forecast_now(
+        self, manifest: Manifest, mode: Mode, knobs: Mapping[str, Scalar] | None = None
+    ) -> tuple[str, str | None]:
         """What a probe would cost in a mode, in one line, and the limit that it would exceed with all others that run.
 
         Counts the calls of its hooks for half a second. Raises Unable when this host cannot do that.
@@ -137,7 +140,8 @@ class Enforcer:
 
         with self._session.view() as state:
             running = {manifest.name: running_times(state, manifest.name)}
-        (one,) = forecast_now([(manifest, mode)], running, self._host).forecasts
+        (found,) = forecast_now([(manifest, mode)], running, self._host).forecasts
+        one = of_share(found, knobs or {})
         with self._session.view() as state:
             return describe_forecast(one), excess_beside(state, one, self.profile.budget)
 

@@ -147,9 +147,14 @@ def forecast(manifest: Manifest, mode: Mode, measured: HookRates, known: Times |
 
 
 def of_share(one: Forecast, knobs: Mapping[str, Scalar]) -> Forecast:
-    """The same probe, attached for a share of the time where its knob seen_pct asks for that."""
+    """The same probe, attached for a share of the time where its knob seen_pct asks for that.
+
+    Without what it takes in the rest of the time, where it goes on in mode counters.
+    """
     seen_pct = knobs.get(SEEN_PCT, 100)
-    share = seen_pct / 100 if isinstance(seen_pct, int) else 1.0
+    if not isinstance(seen_pct, int) or seen_pct >= 100 or one.mode == "counters":
+        return one
+    share = seen_pct / 100
     return replace(
         one,
         runs_per_s=one.runs_per_s * share,

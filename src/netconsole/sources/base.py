@@ -23,6 +23,7 @@ from netconsole.telemetry.frames import (
     Status,
     Table,
     Usage,
+    added,
 )
 
 FULL_EVERY = 10
@@ -149,13 +150,13 @@ class Accumulator:
             return None
         if last == values:
             return (0,) * len(values)
-        deltas = [
-            new - old if new >= old else new + max(0, self._wraps_at - old)
+        deltas = [  # a driver's counter may fall below 0, which is near 2^64
+            added(new - old if new >= old else new + max(0, self._wraps_at - old), 0)
             for new, old in zip(values, last, strict=True)
         ]
         totals = self._totals[key]
         for i, delta in enumerate(deltas):
-            totals[i] += delta
+            totals[i] = added(totals[i], delta)
         return deltas
 
     def counts(self, key: object, deltas: Sequence[int]) -> dict[str, Count]:

@@ -162,16 +162,19 @@ class SourceRunner:
 
         Its frames are held to the same bounds as those of a collector: what they say comes from a host, too.
         """
+        found: list[AnyFrame] = []
         try:
-            found = [frames.decode(frames.encode(frame)) for frame in source.read(self._make)]
+            refused = _take_within_bounds(source.read(self._make), found)
+            if refused is not None:
+                raise refused
         except Exception as error:
             cause = error.__context__ if isinstance(error, SourceError) else error
             if isinstance(cause, HostLost):
                 raise cause from None
             if self._failing.get(request.name) == str(error):
-                return []
+                return found
             self._failing[request.name] = str(error)
-            return [self._failed(request, error)]
+            return [*found, self._failed(request, error)]
         if self._failing.pop(request.name, None) is not None:
             found.insert(0, self._make.status(request.name, "attached", request.mode))
         return found
@@ -187,3 +190,14 @@ class SourceRunner:
         if isinstance(source, HasModes):
             source.mode = request.mode
         return source
+
+
+def _take_within_bounds(sent: Sequence[AnyFrame], taken: list[AnyFrame]) -> Exception | None:
+    """Take what a reader of frames would take. Returns why the last of the others is none."""
+    refused: Exception | None = None
+    for frame in sent:
+        try:
+            taken.append(frames.decode(frames.encode(frame)))
+        except (frames.FrameError, UnicodeEncodeError) as error:
+            refused = error
+    return refused

@@ -72,6 +72,12 @@ class ProgramCost(SavedValues):
             self.whole_count = frames.added(self.whole_count, sent.run_count * stands_for_ns // window_ns)
             self.whole_time_ns = frames.added(self.whole_time_ns, sent.run_time_ns * stands_for_ns // window_ns)
 
+    def stand_for(self, ns: int) -> None:
+        """Let its sums stand for this time."""
+        self.whole_ns = ns
+        self.whole_count = frames.added(0, self.run_count * ns // self.window_ns)
+        self.whole_time_ns = frames.added(0, self.run_time_ns * ns // self.window_ns)
+
     def _pct(self, runs: int, time_ns: int, window_ns: int) -> float:
         unseen_ns = runs * UNSEEN_NS.get(self.attach.partition(":")[0], 0)
         return 100 * (time_ns + unseen_ns) / window_ns
@@ -100,6 +106,11 @@ class ProbeCost(Saved):
     def __post_init__(self) -> None:
         self.read_mono_ns: int | None = None
         """When the probe was read last (CLOCK_MONOTONIC of the measured host)."""
+        if not self.figures_until_ns:  # saved by a version that knew windows alone: they stand for all time until then
+            for program in self.programs.values():
+                if program.window_ns:
+                    program.stand_for(self.elapsed_ns)
+                    self.figures_until_ns = self.elapsed_ns
 
     @property
     def programs(self) -> dict[str, ProgramCost]:

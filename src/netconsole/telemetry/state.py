@@ -100,8 +100,8 @@ class ProbeState(Saved):
         counter = self.counters.get(known[0]) if known is not None else None
         if known is None or counter is None or counter.count.per_s is None:
             return None
-        # The rate is of the time that was seen; in the rest there is no cost.
-        return counter.count.per_s * known[1] / 1e7 * (100 if self.seen_pct is None else self.seen_pct) / 100
+        # The rate is of the time that was seen. How much of the last seconds that was depends on its period.
+        return counter.count.per_s * known[1] / 1e7 * self._wanted_share
 
     @property
     def is_calibrated(self) -> bool:
@@ -127,8 +127,14 @@ class ProbeState(Saved):
         return 100 * sum(seen for seen, _ in self._seen) / whole_ns
 
     @property
+    def _wanted_share(self) -> float:
+        """For which share of the time it is to be attached."""
+        wanted = self.knobs.get("seen_pct")
+        return wanted / 100 if isinstance(wanted, int) and 0 < wanted < 100 and self.mode != "counters" else 1.0
+
+    @property
     def _is_sampled(self) -> bool:
-        return isinstance(wanted := self.knobs.get("seen_pct"), int) and wanted < 100 and self.mode != "counters"
+        return self._wanted_share < 1
 
     def at_least(self) -> dict[str, int]:
         """Ledger entries that make this probe's counts a lower bound; empty when the counts are exact."""

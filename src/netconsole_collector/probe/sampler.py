@@ -150,7 +150,7 @@ class Sampler:
         self._statistics.sample(self._sampled[name], now_ns)
         self._attached_ns.pop(name, None)
         if name in self._ends:
-            self._ends[name] = min(self._ends[name], now_ns + self._share_ns(probe))
+            self._ends[name] = now_ns + self._share_ns(probe)
             self._plan_hold(now_ns)
 
     def tick(self, now_ns: int) -> None:

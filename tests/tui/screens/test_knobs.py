@@ -87,7 +87,11 @@ async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_o
     monkeypatch.setattr(form_of_knobs, "is_costly", lambda manifest, mode: mode == "details")
     async with running() as one:
         above: list[str | None] = ["3 % of one core in total, the budget is 2 %", None]
-        one.app._forecaster = lambda: lambda manifest, mode: (f"{manifest.name} in {mode}: ≈ 420 ns", above.pop(0))  # type: ignore[method-assign]
+
+        def look(manifest: Manifest, mode: frames.Mode, knobs: object) -> tuple[str, str | None]:
+            return f"{manifest.name} in {mode}: ≈ 420 ns", above.pop(0)
+
+        one.app._forecaster = lambda: look  # type: ignore[method-assign]
         one.table("kernel_drops-drops").focus()
         await one.press("e")
         form = one.app.screen

@@ -403,8 +403,9 @@ def test_where_the_kernel_measures_nothing_the_budget_goes_on_after_the_first_sh
     def second(per_s: int) -> None:
         share = seen_pct() / 100
         session.now_ns += SECOND_NS
-        seen_ns = None if share == 1 else round(share * SECOND_NS)
-        values = {"drops": frames.Count(round(per_s * share), 0)}
+        # Its first share goes on in the whole interval: that says nothing of the rest, which is yet to come.
+        seen_ns = None if share == 1 else SECOND_NS
+        values = {"drops": frames.Count(round(per_s * (seen_ns or SECOND_NS) / SECOND_NS), 0)}
         session.frame(frames.Counters, probe=NAME, interval_ns=SECOND_NS, values=values, seen_ns=seen_ns)
         session.frame(frames.Cost, probe=NAME, interval_ns=SECOND_NS)
         session.end_interval()

@@ -49,6 +49,9 @@ def test_a_counter_that_went_back_is_that_of_a_thing_made_anew() -> None:
     assert one.counts("a", (3,))["n"].total == 10
     one.keep([])
     assert one.take("a", (50,)) is None
+    for value in (2**64 - 1, 3, 2**64 - 1):  # of a driver that counts below 0
+        one.take("a", (value,))
+    assert one.counts("a", (5,))["n"].total == 2**63 - 1
 
 
 def test_a_counter_that_runs_over_is_counted_on(tmp_path: Path) -> None:
@@ -171,7 +174,8 @@ class Lying(Broken):
     """What it read does not fit a frame."""
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
-        return [make.table(self.name, "names", [Row(labels={"name": "n" * 300}, counts={})], True)]
+        fine = make.table(self.name, "fine", [], True)
+        return [fine, make.table(self.name, "names", [Row(labels={"name": "n" * 300}, counts={})], True)]
 
 
 class Unopened(Broken):
@@ -212,6 +216,7 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
     assert states.count(("surprised", "failed", "KeyError: 7")) == 1
     assert states.count(("broken", "failed", "the file is gone")) >= 2
     (told,) = [frame for frame in delivered if isinstance(frame, Status) and frame.probe == "lying" and frame.why]
+    assert any(isinstance(frame, Table) and frame.name == "fine" for frame in delivered), "what is fine comes"
     assert told.state == "failed" and "length <= 256" in str(told.why)
     assert states.count(("broken", "attached", None)) >= 2
     assert sum(isinstance(frame, Table) and frame.probe == "self_cost" for frame in delivered) >= 4

@@ -9,6 +9,7 @@ import pytest
 from netconsole.telemetry import frames
 from netconsole.telemetry.costs import MAX_PROGRAMS, ProbeCost, ProgramCost
 from netconsole.telemetry.frames import Count, Program, Statistics
+from netconsole.telemetry.saved import Keyed
 
 SECOND = 1_000_000_000
 WINDOW = Statistics(window_ns=SECOND // 10, interval_ns=SECOND, estimated=False)
@@ -99,6 +100,14 @@ def test_figures_of_short_windows_and_of_whole_periods_count_alike() -> None:
     assert found.cpu_pct == pytest.approx(4.4) and found.runs_per_s == pytest.approx(440_000)
     assert cost.sums()["a"] == (200 * SECOND, 88_000_000, 8_800_000_000)
     assert cost.windows_ns / cost.windows_of_ns == pytest.approx(0.04)
+
+
+def test_what_a_version_before_has_saved_stands_for_all_time_until_then() -> None:
+    cost = ProbeCost(Keyed([ProgramCost("a", "here", 36 * SECOND, 3600, SECOND * 36 // 100)]), elapsed_ns=3600 * SECOND)
+    assert cost.programs["a"].cpu_pct == pytest.approx(1.0)
+    window = Statistics(window_ns=SECOND // 50, interval_ns=SECOND, estimated=True)
+    cost.apply(frame(Program("a", "here", 1, SECOND // 1000, 0), statistics=window))
+    assert cost.programs["a"].cpu_pct == pytest.approx(1.0, abs=0.01), "one window is of one second"
 
 
 def test_statistics_that_are_always_on_are_no_estimate() -> None:

@@ -38,8 +38,10 @@ OFF = "off"
 RANK = (OFF, "counters", "summary", "details")
 """The modes, the cheapest first."""
 _MODES_HINT = "mode: counters costs least; summary has tables and histograms; details samples single events as well"
-LookAhead: TypeAlias = Callable[[Manifest, Mode], tuple[str, str | None]]
-"""Forecasts a mode of a probe: its cost in one line, and the limit of the budget that it exceeds. Raises Unable."""
+LookAhead: TypeAlias = Callable[[Manifest, Mode, Mapping[str, Scalar]], tuple[str, str | None]]
+"""Forecasts a probe in a mode with these knobs: its cost in one line, and the limit of the budget that it exceeds.
+
+Raises Unable."""
 Begin: TypeAlias = Callable[[Manifest, ProbeChoice], Future[None]]
 """Starts a probe that is not in the session. Raises Unable."""
 
@@ -179,7 +181,7 @@ class KnobsScreen(Screen[None]):
         if wanted.mode == "off":
             return
         try:
-            said, above = forecast_now(manifest, wanted.mode)
+            said, above = forecast_now(manifest, wanted.mode, wanted.knobs)
         except Unable as error:
             said, above = f"no forecast: {error}", None
         self.app.call_later(self._forecast_made, manifest.name, wanted, said, above)

@@ -291,18 +291,19 @@ def test_one_that_is_lowered_while_others_are_being_attached_is_sampled_with_the
     assert len(made.probes["slow"].spans) > 2 and len(made.probes["late"].spans) > 2
 
 
-def test_what_was_measured_is_not_taken_for_that_of_another_share() -> None:
-    made = Made(lambda clock: Probe("one", 50, clock, [1]))
-    made.clock.now += 200 * MS
+@pytest.mark.parametrize(("before_pct", "at_ms", "after_pct"), [(50, 200, 10), (50, 480, 10), (10, 90, 50)])
+def test_what_was_measured_is_not_taken_for_that_of_another_share(before_pct: int, at_ms: int, after_pct: int) -> None:
+    made = Made(probe("one", before_pct, 1))
+    made.clock.now += at_ms * MS
     made.statistics.log.clear()
-    made.probes["one"].seen_pct = 10
+    made.probes["one"].seen_pct = after_pct
     made.sampler.changed()
     assert made.statistics.log == [("sample", [1])]
     changed = made.clock.now
     made.run(0.9)
-    ((_, rested),) = made.probes["one"].spans
-    assert rested == changed + PERIOD_NS // 10, "it is attached for its new share from now on"
-    assert made.statistics.attached[1] == PERIOD_NS // 10
+    rested = made.probes["one"].spans[0][1]
+    assert rested == changed + PERIOD_NS * after_pct // 100, "it is attached for its new share from now on"
+    assert made.statistics.attached[1] == PERIOD_NS * after_pct // 100
 
 
 def test_a_slow_detach_makes_periods_longer_than_the_switching() -> None:
