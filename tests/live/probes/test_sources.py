@@ -159,9 +159,10 @@ def test_the_other_end_of_a_veth_is_told_wherever_it_is(wire: Wire) -> None:
 def test_the_rate_of_a_shaper_is_told(wire: Wire) -> None:
     with Reader() as reader:
         wire.shape(rate="5mbit", burst="2kb", limit="20kb")
-        # An idle namespace is asked for its qdiscs less often: a packet makes it busy.
-        send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, 1)
-        reader.read()
+        # Qdiscs are read less often where that takes long, and of an idle namespace: a packet makes it busy.
+        for _ in range(reader.links.qdiscs_every):
+            send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, 1)
+            reader.read()
         row = reader.rows[wire.a.name, wire.DEVICES[0]]
         assert (row.labels["qdisc"], row.labels["shaper"]) == ("tbf", "tbf of 5 Mbit/s")
         assert row.gauges["qdisc_rate"] == 5_000_000
