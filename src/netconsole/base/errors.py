@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from netconsole.base.figure import place, safe
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for untrusted bytes: they are no JSON or not of the type, no text, or nested without end."""
 MAX_PROBLEMS = 200
 """More mistakes than this in one file are only counted: the file is something else, or malicious."""
 

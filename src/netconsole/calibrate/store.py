@@ -12,7 +12,7 @@ import msgspec
 
 import netconsole
 from netconsole.base import paths
-from netconsole.base.errors import BadInput, bad
+from netconsole.base.errors import UNREADABLE, BadInput, bad
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes, stat_of
@@ -42,7 +42,7 @@ def load(host: Host | HostData | None = None) -> Calibration | None:
     content = read_bytes(path, MAX_BYTES)
     try:
         found = _decoder.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise bad(
             path, "", f"this file is no calibration: {safe(error)}; remove the file and calibrate again"
         ) from None

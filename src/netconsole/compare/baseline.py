@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from netconsole.base import paths
-from netconsole.base.errors import BadInput, bad
+from netconsole.base.errors import UNREADABLE, BadInput, bad
 from netconsole.base.figure import safe
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes
@@ -143,7 +143,7 @@ def load(name: str, or_file: bool = False) -> Baseline:
     content = read_bytes(path, MAX_BYTES)
     try:
         baseline = _decoder.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise bad(
             path, "", f"this file is no baseline: {safe(error)}; netconsole baseline remove {name} removes the file"
         ) from None

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from netconsole.base.errors import Unable
+from netconsole.base.errors import UNREADABLE, Unable
 from netconsole.base.figure import safe
 from netconsole.base.paths import COLLECTOR, measuring_command, program_command
 from netconsole.far import archive, troubles
@@ -257,7 +257,7 @@ class FarHost:
                 raise (_NoPython if troubles.is_without_python(why) else Unable)(why)
             try:
                 about = msgspec.json.decode(line, type=About)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            except UNREADABLE as error:
                 raise Unable(
                     f"{self.address}: the host's description of itself cannot be read: {safe(error, 120)}"
                 ) from None

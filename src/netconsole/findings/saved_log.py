@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from netconsole.base import figure
+from netconsole.base.errors import UNREADABLE
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.telemetry.frames import Int, Label, Name, Natural, Sentence, Text
@@ -155,5 +156,5 @@ def decode(content: bytes) -> list[SavedIncident]:
         raise LogError(f"longer than {MAX_LOG_BYTES} bytes")
     try:
         return list(_decoder.decode(content))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise LogError(f"not a log of incidents: {error}") from None

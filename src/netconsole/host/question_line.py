@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from netconsole.base.errors import HostLost, Unable
+from netconsole.base.errors import UNREADABLE, HostLost, Unable
 from netconsole.base.figure import safe
 from netconsole.far.program import Gone, Launch, ProgramProcess, RunningProgram
 from netconsole.host.target import Moment
@@ -251,7 +251,7 @@ class _Nonsense(Exception):
 def _hello(text: bytes) -> Greeting:
     try:
         hello = msgspec.json.decode(text, type=Greeting)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _Nonsense(safe(str(error), 120)) from None
     if hello.version != VERSION:
         raise _Nonsense(f"version {hello.version} instead of {VERSION}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from netconsole.base.errors import bad
+from netconsole.base.errors import UNREADABLE, bad
 from netconsole.base.figure import safe
 from netconsole.base.readers import read_bytes
 from netconsole.ping import breakdown as breakdowns
@@ -67,7 +67,7 @@ def schema_of(content: bytes) -> str | None:
     """What a JSON document says it is. None when it says nothing, or is none."""
     try:
         return msgspec.json.decode(content, type=_Head).schema
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+    except (*UNREADABLE, ValueError):
         return None
 
 

@@ -14,7 +14,7 @@ from typing import IO, cast
 import msgspec
 import zstandard
 
-from netconsole.base.errors import BadInput, bad
+from netconsole.base.errors import UNREADABLE, BadInput, bad
 from netconsole.base.figure import safe
 from netconsole.findings.saved_log import MAX_LOG_BYTES, LogError, SavedIncident
 from netconsole.findings.saved_log import decode as decode_log
@@ -209,7 +209,7 @@ class Recording:
         except msgspec.ValidationError as error:
             message, _, where = str(error).partition(" - at `$")
             raise bad(self.path, f"header{where.rstrip('`')}", safe(message)) from None
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise bad(self.path, "header", f"not JSON: {safe(error)}") from None
         if header.schema != SCHEMA:
             found = safe(header.schema, 60)

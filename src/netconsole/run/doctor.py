@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 import netconsole
-from netconsole.base.errors import BadInput
+from netconsole.base.errors import UNREADABLE, BadInput
 from netconsole.far.compiling import FarCompiler
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.far.program import Gone, ProgramProcess
@@ -187,7 +187,7 @@ def _try(commands: Sequence[dict[str, Any]], host: AnyHost) -> tuple[_Answer, st
         for chunk in program.chunks():
             said = (said + chunk)[: _MAX_OUTPUT + 1]
         return msgspec.json.decode(said[:_MAX_OUTPUT], type=_Answer), None
-    except (Gone, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (Gone, *UNREADABLE):
         return _Answer(), program.why()
     finally:
         limit.cancel()

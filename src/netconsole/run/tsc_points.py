@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from netconsole.base.errors import Unable
+from netconsole.base.errors import UNREADABLE, Unable
 from netconsole.far.host import AnyHost
 from netconsole.far.program import Gone, ProgramProcess
 from netconsole.ping.capture import GuestTsc, TscPoint
@@ -35,7 +35,7 @@ class TscPoints:
 
     def read(self, taps: Sequence[str] = ()) -> None:
         """One more point; and of a host what KVM adds for the VM of these taps. Waits for a Python to start there."""
-        with contextlib.suppress(Unable, Gone, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        with contextlib.suppress(Unable, Gone, *UNREADABLE):
             answer = msgspec.json.decode(_said(self._host, taps), type=_TscAnswer)
             self.points = [*self.points[:1], *answer.points[:1]]
             self.guest = answer.guest or self.guest

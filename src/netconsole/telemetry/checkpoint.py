@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from netconsole.base.errors import UNREADABLE
 from netconsole.telemetry.frames import Capability, Host, Int, Name, SourceName, Text
 from netconsole.telemetry.saved import from_json, to_json
 from netconsole.telemetry.source import SourceState
@@ -61,7 +62,7 @@ def decode(content: bytes) -> State:
         raise CheckpointError(f"longer than {MAX_BYTES} bytes")
     try:
         point = _decoder.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(f"not a checkpoint: {error}") from None
     state = State()
     state.host, state.capabilities, state.collector_info = point.host, point.capabilities, point.collector_info

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from netconsole.base.errors import UNREADABLE
 from netconsole.base.figure import safe
 
 VERSION = 1
@@ -265,7 +266,7 @@ def decode(line: bytes) -> AnyFrame:
         raise FrameError(f"frame of {len(line)} bytes: longer than {MAX_LINE_BYTES}")
     try:
         frame = _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise FrameError(f"not a frame: {safe(error)}") from None
     if frame.v != VERSION:
         raise FrameError(f"frame version {frame.v}: this netconsole reads version {VERSION}")

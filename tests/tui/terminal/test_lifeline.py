@@ -157,23 +157,18 @@ class TestFlow:
         clock.now_s += TERMINAL_BUFFER_BYTES / 8_000
         assert not flow.busy(), "by the speed of now"
 
-    def test_a_few_bytes_that_waited_in_a_stop_do_not_make_a_reader_slow(self) -> None:
-        """Since its buffer was full before, it has read 12 000 bytes in four seconds. For three of them it stood."""
-        clock = Clock()
-        flow = FlowControl(False, clock)
-        flow.wrote(20_000, waited_s=1.0, taken_waiting=8_000)
-        clock.now_s += 4.0
-        flow.wrote(12_000, waited_s=3.0, taken_waiting=40)
-        assert flow.busy()
-        clock.now_s += TERMINAL_BUFFER_BYTES / 3_000
-        assert not flow.busy()
+    @pytest.mark.parametrize("was_full", [True, False])
+    def test_a_few_bytes_that_waited_in_a_stop_do_not_make_a_reader_slow(self, was_full: bool) -> None:
+        """In four seconds it has read 12 000 bytes: what was written, less what fills the buffer of one that was empty.
 
-    def test_nor_when_its_buffer_was_never_full_before(self) -> None:
-        """Of what was written in the first four seconds, it has read all but what its buffer holds."""
+        For three of them it stood.
+        """
         clock = Clock()
         flow = FlowControl(False, clock)
+        if was_full:
+            flow.wrote(20_000, waited_s=1.0, taken_waiting=8_000)
         clock.now_s += 4.0
-        flow.wrote(TERMINAL_BUFFER_BYTES + 12_000, waited_s=3.0, taken_waiting=40)
+        flow.wrote(12_000 + (0 if was_full else TERMINAL_BUFFER_BYTES), waited_s=3.0, taken_waiting=40)
         assert flow.busy()
         clock.now_s += TERMINAL_BUFFER_BYTES / 3_000
         assert not flow.busy()

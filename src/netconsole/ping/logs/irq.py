@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from netconsole.base.errors import bad
+from netconsole.base.errors import UNREADABLE, bad
 from netconsole.ping.capture import PingCapture, Role
 from netconsole.ping.logs.text import made, number
 
@@ -93,7 +93,7 @@ def read_json(content: bytes, file: str, role: Role | None) -> list[PingCapture]
     """The captures of a JSON log. Raises BadInput."""
     try:
         events = msgspec.json.decode(content, type=list[IrqEvent])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         raise bad(file, SOURCE, f"this file is not JSON of this tool: {error}") from None
     chains: list[Chain] = []
     open_chains: dict[str, Chain] = {}
