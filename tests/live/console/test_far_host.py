@@ -268,7 +268,8 @@ def test_a_host_that_is_lost_while_it_is_measured_is_said_and_the_report_is_writ
     assert said.splitlines()[-1].startswith(f"netconsole: {ADDRESS}: "), said
     document = json.loads(output.read_text())
     assert document["probes"]["kernel_drops"]["status"] == "failed"
-    assert [one["cause"] for one in document["incidents"] if one["ended"] is None] == ["collector-lost"]
+    lost = [one for one in document["incidents"] if one["cause"] == "collector-lost"]
+    assert [one["ended"] for one in lost] == [None]  # others may be open too: packets of other tests that were dropped
 
 
 def test_a_full_disk_and_a_tmp_that_nobody_may_write_do_not_matter(server: SshServer) -> None:
