@@ -185,7 +185,8 @@ def test_percentiles_of_one_class_are_its_own_while_another_has_a_queue(
     earlier = samples(queues, wire)
     send_udp(wire.a, wire.ADDRESSES[1], PORT, HELD)
     bounds = sent_to_class(wire, name)
-    assert counters(queues) == {"queued": PACKETS, "sent": PACKETS, "dropped": 0}
+    counted = counters(queues)
+    assert counted == {"queued": PACKETS, "sent": PACKETS, "dropped": 0}, queues.cost(PROBE).ledger
     waits = histogram.subtract(samples(queues, wire), earlier)
     assert waits.count == PACKETS
     assert_percentiles(waits, *bounds)
