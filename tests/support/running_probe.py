@@ -181,6 +181,7 @@ class Made:
                 for number, one in enumerate(programs, 1)
             ],
             "missing": [],
+            "facts": {},
             "maps": maps,
             "names": {},
         }

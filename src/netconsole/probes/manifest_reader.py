@@ -127,13 +127,14 @@ def _named(section: Checker) -> Iterable[tuple[str, Checker]]:
 
 
 def _check_needs(root: Checker, programs: Sequence[str]) -> None:
-    """The programs that counters and values name. The collector asks, which is given the raw document."""
+    """The programs and facts of a kernel that counters and values name. The collector asks, of the raw document."""
     tables = [table for _, table in root.table("tables").each()]
     for item in (
         *(one for _, one in root.table("counters").each()),
         *(one for t in tables for one in t.tables("value")),
     ):
-        item.texts("needs", choices=programs)
+        facts = [one for one in item.texts("needs") if _FACT.fullmatch(one)]
+        item.texts("needs", choices=[*programs, *facts])
 
 
 def _knobs(section: Checker) -> dict[str, Scalar]:

@@ -50,8 +50,8 @@ class RunningProbe:
             for one in answer["programs"]
         ]
         self._never_ran: List[Json] = answer["missing"]
-        self._absent = entries.keys() - {one["name"] for one in answer["programs"]}
-        """Also those of which nothing is said. What needs one of them is unknown."""
+        self._there = answer["facts"].keys() | {one["name"] for one in answer["programs"]}
+        """Attached programs, and what the kernel's types have. What needs anything else is unknown."""
         self._maps = ProbeMaps(answer["maps"])
         self._drop_reasons: Dict[str, str] = answer["names"].get("drop_reason", {})
         self._labels = Labeller(lookups, DropReasons(self._drop_reasons))
@@ -77,7 +77,7 @@ class RunningProbe:
 
     def _open(self) -> None:
         for name, spec in self.spec.get("tables", {}).items():
-            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._absent))
+            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._there))
         for name, spec in self.spec.get("histograms", {}).items():
             bpf_map = self._maps[spec["map"]]
             is_array = bpf_map.info.type == bpf_maps.MAP_PERCPU_ARRAY
@@ -269,9 +269,7 @@ class RunningProbe:
             name: self._count("counter " + name, self._maps["nc_counters"].sum_of(spec["slot"]))
             for name, spec in specs.items()
         }  # all are read, for tables are held against their counters; what is not known is not told
-        values = {
-            name: count for name, count in values.items() if self._absent.isdisjoint(specs[name].get("needs", ()))
-        }
+        values = {name: count for name, count in values.items() if self._there.issuperset(specs[name].get("needs", ()))}
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
     def _cost(self, statistics: StatisticsWindow, accounts: Dict[str, int], interval_ns: int, now_ns: int) -> Json:

@@ -46,11 +46,11 @@ class TableReader:
     """A table of the manifest. Keys whose labels read the same (two places in one function) are one row."""
 
     def __init__(
-        self, name: str, spec: Json, bpf_map: Map, labels: Labeller, absent: AbstractSet[str] = frozenset()
+        self, name: str, spec: Json, bpf_map: Map, labels: Labeller, there: AbstractSet[str] = frozenset()
     ) -> None:
-        """``absent``: programs that are not attached. What needs one of them is unknown: no row has it."""
+        """``there``: attached programs, and facts of the kernel. What needs anything else is unknown: no row has it."""
         self.name = name
-        self._unknown = {one["name"] for one in spec["value"] if not absent.isdisjoint(one.get("needs", ()))}
+        self._unknown = {one["name"] for one in spec["value"] if not there >= set(one.get("needs", ()))}
         self.counter: Optional[str] = spec.get("counter")
         if "ways" in spec:
             bpf_map = RowSets(bpf_map, spec["ways"], Layout(spec["key"]).size, Layout(spec["value"]).size)

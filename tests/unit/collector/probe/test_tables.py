@@ -46,14 +46,14 @@ def test_counts_are_summed_over_the_cpus_and_gauges_are_the_highest(fake: FakeMa
     ]
 
 
-def test_what_needs_a_program_that_is_not_attached_is_in_no_row(fake: FakeMap) -> None:
-    value = [VALUE[0], {**VALUE[1], "needs": ["sizes"]}, {**VALUE[2], "needs": ["sizes", "depths"]}]
-    spec, absent = {"key": KEY, "value": value}, {"depths", "sizes"}
+def test_what_needs_a_program_or_a_fact_that_is_not_there_is_in_no_row(fake: FakeMap) -> None:
+    value = [VALUE[0], {**VALUE[1], "needs": ["sizes"]}, {**VALUE[2], "needs": ["sizes", "HAVE_depth"]}]
+    spec = {"key": KEY, "value": value}
     fake.put(1, 17, (5, 0, 0))
     known = [
         {*row["counts"], *row.get("gauges", {})}
-        for without in (absent, {"depths"}, set())
-        for row in tables.TableReader("queues", spec, fake, labels(), without).read(full=False).rows  # type: ignore[arg-type]
+        for there in (set[str](), {"sizes"}, {"sizes", "HAVE_depth"})
+        for row in tables.TableReader("queues", spec, fake, labels(), there).read(full=False).rows  # type: ignore[arg-type]
     ]
     assert known == [{"count"}, {"count", "bytes"}, {"count", "bytes", "deepest"}]
 
