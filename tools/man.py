@@ -18,7 +18,8 @@ the console: it measures with BPF programs that count in the kernel, within the 
 when it ends. It changes no setting of the host."""
 _FILES = (
     ("$XDG_CONFIG_HOME/netconsole", "profiles, keys, the key of pseudonyms"),
-    ("$XDG_DATA_HOME/netconsole", "baselines"),
+    ("$XDG_DATA_HOME/netconsole", "baselines, calibrations, the log of escalations"),
+    ("$XDG_CACHE_HOME/netconsole", "compiled programs, types of far kernels, the unpacked single file"),
 )
 _EXAMPLES = (
     ("netconsole", "opens the console with the profile summary"),
@@ -37,7 +38,9 @@ _EXIT = (
 _ENVIRONMENT = (
     ("NETCONSOLE_PYTHON", "the interpreter of the system, which has bcc"),
     ("NETCONSOLE_REDACT_KEY", "the key of pseudonyms: the same text on all hosts of a ticket"),
+    ("NETCONSOLE_ASCII", "no characters but those of ASCII"),
     ("NO_COLOR", "no colours"),
+    ("OVS_RUNDIR", "where Open vSwitch has its control sockets"),
 )
 
 

@@ -37,7 +37,7 @@ def analyze(
         typer.Option(
             "--baseline",
             metavar="FILE|NAME",
-            help="A file of the case to compare with (repeatable), or the name of a baseline. Exit code 1 if slower.",
+            help="A file of the case to compare with (repeatable), or a baseline's name. Exit code 1 if regressed.",
         ),
     ] = None,
     output: OutputOption = None,

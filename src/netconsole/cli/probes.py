@@ -23,12 +23,12 @@ from netconsole.cli.options import (
 probes_app = typer.Typer(help="Show the probes: what each measures, and what it costs.", **SETTINGS)
 
 OWN_TYPES = "/sys/kernel/btf/vmlinux"
-types_app = typer.Typer(help="Make kernel types that probes need on kernels before 5.11.", **SETTINGS)
+types_app = typer.Typer(help="Make kernel types, for hosts without BTF and for modules before 5.11.", **SETTINGS)
 
 
 @types_app.callback()
 def types() -> None:
-    """Make kernel types that probes need on kernels before 5.11."""
+    """Make kernel types, for hosts without BTF and for modules before 5.11."""
 
 
 @types_app.command("make")
