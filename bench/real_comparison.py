@@ -62,6 +62,8 @@ tx_queue_latency = {{ mode = "summary", device = "{DEVICE}" }}
 socket_drops = {{ mode = "off" }}
 socket_groups = {{ mode = "off" }}
 softnet = {{ mode = "off" }}
+nic_counters = {{ mode = "off" }}
+protocol_counters = {{ mode = "off" }}
 softirq_health = {{ mode = "off" }}
 self_cost = {{ mode = "off" }}
 """

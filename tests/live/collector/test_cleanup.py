@@ -261,7 +261,8 @@ def test_without_a_private_mount_the_files_of_a_killed_worker_are_swept_up(befor
                     break
                 time.sleep(0.005)  # a directory that another process makes
             for worker in children(driver.process.pid):
-                os.kill(worker, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
             reply = driver.until(frames.Reply, lambda reply, number=number: reply.id == number)  # type: ignore[misc]
             if reply.ok:  # it was faster
                 assert driver.ask(command="unload", probe="calls").ok

@@ -100,7 +100,8 @@ class Running:
 
     def _is_at(self, stage: str) -> bool:
         self.look()
-        return bool({"collector": self.collectors, "worker": self.workers, "probes": self.held}[stage])
+        # What the collector tries before it begins holds one object for a moment; a probe has several.
+        return {"collector": bool(self.collectors), "worker": bool(self.workers), "probes": len(self.held) > 1}[stage]
 
     def kill(self, victim: str) -> list[int]:
         """SIGKILL to one kind, while it stands still; then the rest goes on. Gives back who has to be gone."""

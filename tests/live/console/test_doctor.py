@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.starting
 
 RUN = "import sys; from netconsole.cli.main import main; main()"
-LIMIT_S = 200.0
+LIMIT_S = 600.0
 AS_ORDINARY_USER = """
 import contextlib, io, os, sys
 from netconsole.cli import main as cli

@@ -25,7 +25,7 @@ from tests.support.live.contexts.unattached import UnattachedProbe
 from tests.support.live.contexts.ways import Ways
 
 Load = Callable[..., UnattachedProbe]
-REST_MS = 20
+REST_MS = 200
 
 
 def rest(probe: UnattachedProbe) -> None:

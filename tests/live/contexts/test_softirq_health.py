@@ -120,7 +120,7 @@ def test_what_began_before_a_rest_is_not_joined_with_what_comes_after_it(load: L
     probe.rest()
     for program in ("entered", "raised"):
         probe.run(program, NET_TX)
-    wait(20)
+    wait(200)
     probe.wake()
     probe.run("left", NET_TX)  # it ran when the probe was attached again
     probe.run("entered", NET_RX)  # it was raised before
@@ -137,11 +137,11 @@ def test_what_began_before_a_rest_is_not_joined_with_what_comes_after_it(load: L
     probe.read()
     row = probe.row("cpus")
     assert (row["rx_runs"], row["tx_runs"]) == (3, 1)
-    assert row["rx_longest_ns"] <= max(took, after[0].long[1], 19 * MS)
+    assert row["rx_longest_ns"] <= max(took, after[0].long[1], 190 * MS)
     found = {one["softirq"]: one for one in probe.histograms("late")}
     assert (found["NET_RX"]["count"], found["NET_TX"]["count"]) == (2, 1)
-    assert found["NET_RX"]["max"] < 20 * MS and found["NET_TX"]["max"] < 20 * MS
-    assert probe.ledger()["join_missed"] == 2 and probe.ledger()["unseen_ms"] >= 20
+    assert found["NET_RX"]["max"] < 200 * MS and found["NET_TX"]["max"] < 200 * MS
+    assert probe.ledger()["join_missed"] == 2 and probe.ledger()["unseen_ms"] >= 200
 
 
 @pytest.mark.proves(

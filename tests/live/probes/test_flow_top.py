@@ -75,6 +75,7 @@ def test_of_a_tunnel_the_flow_inside_is_counted(top: Measurement, wire: Wire) ->
 
 def test_heavy_flows_are_listed_among_more_than_there_is_room_for(top: Measurement, wire: Wire) -> None:
     """The bound that the probe gives for itself holds, and no packet is counted twice or lost."""
+    top.set(PROBE, address="198.51.100.1")  # with what others send, counters and rows are never of the same moment
     top.begin()
     wire.a.python(SEND_FLOWS, Wire.DEVICES[0], HEAVY, PER_HEAVY, OTHERS)
     top.settle()
@@ -86,6 +87,7 @@ def test_heavy_flows_are_listed_among_more_than_there_is_room_for(top: Measureme
         (row,) = top.rows(PROBE, "flows", direction="in", device=Wire.DEVICES[1], source=f"198.18.0.{number}")
         assert PER_HEAVY - int(row.gauges["missed"] or 0) <= row.counts["packets"] <= PER_HEAVY
         assert row.counts["packets"] > 0.9 * PER_HEAVY
+    top.set(PROBE)
 
 
 def vxlan(source: bytes, port: int) -> bytes:

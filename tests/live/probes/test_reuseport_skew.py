@@ -51,9 +51,10 @@ for number in range(flows * each):
 
 
 @pytest.fixture
-def skew(collector: Measurement) -> Iterator[Measurement]:
+def skew(collector: Measurement, wire: Wire) -> Iterator[Measurement]:
     if PROBE not in collector.statuses:
         collector.load(PROBE)
+    collector.set(PROBE, netns=wire.b.inode)
     collector.begin()
     yield collector
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ PROBE = "softirq_health"
 SOME = 5000
 STORM = 5_000 if IS_EMULATED else 50_000
 FEW = 1000
+FAST_PER_S = 60_000
+"""Runs a second of which some are not timed in either mode: 256 in eight ticks are, and what the breaker lets pass."""
 BECAME = ("submitted", "suppressed", "lost")
 
 
@@ -46,8 +49,12 @@ def test_polled_packets_are_at_least_those_sent(softirqs: Measurement, wire: Wir
     softirqs.settle()
     assert softirqs.total(PROBE, "cpus", "packets") >= SOME
     assert softirqs.total(PROBE, "cpus", "polls") >= softirqs.total(PROBE, "cpus", "rx_runs") // 2
-    exhausted = softirqs.total(PROBE, "cpus", "exhausted")
-    assert exhausted == softirqs.total(PROBE, "exhausted") <= softirqs.total(PROBE, "cpus", "polls")
+    # Two tables are read one after the other, and softirqs do not wait.
+    softirqs.until(
+        lambda: softirqs.total(PROBE, "cpus", "exhausted") == softirqs.total(PROBE, "exhausted"),
+        "an account of all exhausted polls",
+    )
+    assert softirqs.total(PROBE, "exhausted") <= softirqs.total(PROBE, "cpus", "polls")
 
 
 def test_every_run_has_a_latency_or_is_in_the_ledger(softirqs: Measurement, wire: Wire) -> None:
@@ -70,15 +77,18 @@ def test_in_a_storm_some_are_timed_and_all_are_counted(softirqs: Measurement, wi
     for mode in ("summary", "details"):
         softirqs.set(PROBE, mode)
         softirqs.begin()
-        inside = runs("NET_RX")
+        inside, began_s = runs("NET_RX"), time.monotonic()
         send_udp(wire.a, wire.ADDRESSES[1], 9, STORM)
         least = runs("NET_RX") - inside
+        took_s = time.monotonic() - began_s
         softirqs.settle()
         assert softirqs.total(PROBE, "cpus", "rx_runs") >= SEEN * least
-        if least > STORM // 2:  # else the receiver took many at once
+        if (
+            least > STORM // 2 and least > FAST_PER_S * took_s
+        ):  # else the receiver took many at once, or it was no storm
             unmeasured.append(softirqs.ledger(PROBE, "unmeasured"))
     softirqs.set(PROBE, "summary")
-    if len(unmeasured) == 2 and not IS_EMULATED:  # there a thousand take longer
+    if len(unmeasured) == 2:
         assert unmeasured[0] > unmeasured[1] > 0
     print(unmeasured)
 
