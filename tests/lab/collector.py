@@ -31,7 +31,7 @@ END_LIMIT_S = 30.0
 class InsideProcess:
     """What Measurement and a live session need of a CollectorProcess."""
 
-    broken_frames = 0
+    broken_frames = received_bytes = 0
 
     def __init__(self, hypervisor: Hypervisor, command: Sequence[str] = ()) -> None:
         """``command`` is that of the collector as it ships, if none is given."""
@@ -48,6 +48,7 @@ class InsideProcess:
                 line = self._process.wait_for(b"\n", LINE_LIMIT_S)
             except LabError:
                 return
+            self.received_bytes += len(line)
             yield frames.decode(line)
 
     def why(self) -> str:

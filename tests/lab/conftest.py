@@ -115,15 +115,22 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Take down all that stood on a machine that has died: whoever runs next gets another one.
 
-    It comes first: pytest-rerunfailures keeps what belongs to the module of a test that will run again.
+    It comes first: pytest-rerunfailures keeps what belongs to the module of a test that will run again. What cannot be
+    closed since the machine is dead is no error of its own: with one, the test would not run again.
     """
     if item.stash.get(DIED, False):
         del item.stash[DIED]
-        item.session._setupstate.teardown_exact(None)
+        try:
+            item.session._setupstate.teardown_exact(None)
+        except Exception as error:
+            if not is_death(error):
+                raise
 
 
 def is_death(error: BaseException | None) -> bool:
-    """Whether this came of a machine's death."""
+    """Whether this came of a machine's death; of several errors, whether each did."""
+    if several := getattr(error, "exceptions", ()):
+        return all(map(is_death, several))
     return error is not None and (isinstance(error, MachineDied) or is_death(error.__cause__ or error.__context__))
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from netconsole.session import live
 from tests.conftest import CANNOT
 from tests.lab import collector
-from tests.lab.collector import InsideMeasurement
+from tests.lab.collector import InsideMeasurement, InsideProcess
+from tests.lab.conftest import is_death
+from tests.lab.machine.errors import MachineDied
 from tests.lab.pytest_inside import Outcome, Run
 from tests.support.live.measurement import MUST_LOAD, Measurement
 
@@ -34,6 +39,20 @@ def run(*outcomes: tuple[str, str], cut_off: bool = False) -> Run:
 def test_what_is_no_success(outcomes: list[tuple[str, str]], why: str) -> None:
     with pytest.raises(AssertionError, match=why):
         run(*outcomes).has_passed(FILE)
+
+
+def test_a_session_can_read_a_collector_inside_as_its_own() -> None:
+    asked = set(re.findall(r"\bprocess\.(\w+)", inspect.getsource(live.LiveSession._run_once)))
+    assert "frames" in asked and not asked - set(dir(InsideProcess))
+
+
+def test_of_several_errors_each_has_to_come_of_a_machine_s_death() -> None:
+    class Several(Exception):
+        def __init__(self, *exceptions: Exception) -> None:
+            self.exceptions = exceptions
+
+    assert is_death(Several(MachineDied("close"), MachineDied("write")))
+    assert not is_death(Several(MachineDied("close"), AssertionError()))
 
 
 def test_a_skip_that_cannot_be_helped_is_no_failure() -> None:
