@@ -116,6 +116,7 @@ class Vantages(Measurement):
 
     def missed(self, role: Role) -> dict[str, int]:
         """What may have been missed since the vantage point was watched; empty when every echo has its record."""
+        self.settle()  # the counters of a reading are older than its records
         name = self.name(role)
         found = {entry: self.ledger(name, entry) for entry in ("map_full", "missed", "parse_failed")}
         found["not_read"] = self.counter(name, "echoes") - len(self.logs[role]) - self.logs[role].others
