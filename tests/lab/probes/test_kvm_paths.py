@@ -20,7 +20,7 @@ from tests.support.live.measurement import manifest_of
 PROBES = ("vhost_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 PINGS = 40
 SENT = 10_000
-FLOODS = 8
+FLOODS = 16
 """At most, until there was what is looked for."""
 OFFERED = 400
 TAKEN = "vhost_add_used_and_signal_n"
