@@ -151,10 +151,10 @@ def test_the_wait_agrees_with_rate_backlog_and_receiver(queues: Measurement, wir
     queues.begin()
     paid, longest = sent(wire, BITS_PER_S, BURST_BYTES)
     assert counters(queues) == {"queued": PACKETS, "sent": PACKETS, "dropped": 0}
-    assert earlier.count == 0
     waits = samples(queues, wire)
-    assert_waits(waits, paid, longest)
-    assert waits.max is not None and max(paid) <= waits.max <= max(longest)
+    assert_waits(histogram.subtract(waits, earlier), paid, longest)
+    # Where this test runs again, the longest wait may be one of before.
+    assert waits.max is not None and max(paid) <= waits.max <= max(*longest, earlier.max or 0)
 
 
 CLASSES = {"1:10": BITS_PER_S, "1:20": BITS_PER_S // 4}
