@@ -133,8 +133,8 @@ def _check_needs(root: Checker, programs: Sequence[str]) -> None:
         *(one for _, one in root.table("counters").each()),
         *(one for t in tables for one in t.tables("value")),
     ):
-        facts = [one for one in item.texts("needs") if _FACT.fullmatch(one)]
-        item.texts("needs", choices=[*programs, *facts])
+        if needs := item.texts("needs"):
+            item.texts("needs", choices=[*programs, *filter(_FACT.fullmatch, needs)])
 
 
 def _knobs(section: Checker) -> dict[str, Scalar]:

@@ -156,8 +156,10 @@ def test_idle_rows_make_room_and_are_counted_as_evicted(driver: Driver) -> None:
 
     driver.until(frames.Cost, lambda cost: cost.probe == "calls" and known() == cost.ledger["evicted"].total == 60)
     driver.until(frames.Table, lambda table: table.full and not table.rows)
+    before = len(driver.seen)
     call(7, 3)
     driver.until(frames.Table, lambda table: [row.counts["count"].total for row in table.rows] == [3])
+    assert sum(row.counts["count"].delta for table in of(frames.Table, driver.seen[before:]) for row in table.rows) == 3
     ledger = of(frames.Cost, final(driver))[-1].ledger
     assert ledger["unaccounted"].total == 0
 
