@@ -45,17 +45,12 @@ def types_make(
 ) -> int:
     """Make the types of a kernel without any, and of modules without, from their debug information."""
     from netconsole.probes import type_maker
-    from netconsole.probes.catalogue import load_all
-    from netconsole_collector.names import drop_reasons
-    from netconsole_collector.probe.spec import typed_modules
-    from netconsole_collector.types import carried, source_names
+    from netconsole.probes.catalogue import load_all, typed_modules
+    from netconsole.probes.type_pruning import names_read
+    from netconsole_collector.types import carried
 
-    names: set[str] = {"pt_regs", *drop_reasons.ENUMS}
-    wanted: set[str] = set()
-    for manifest in load_all().values():
-        if manifest.source == "bpf":
-            names |= source_names.of_types(manifest.code(), str(manifest.raw["programs"]))
-            wanted |= {name.replace("-", "_") for name in typed_modules(dict(manifest.raw))}
+    manifests = load_all()
+    names, wanted = names_read(manifests.values()), set(typed_modules(manifests))
     kernels: list[Path] = []
     modules: list[Path] = []
     for given in files:

@@ -12,13 +12,12 @@ import re
 import struct
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from netconsole.base.errors import Unable, bad
 from netconsole.probes.elf import Elf
-from netconsole_collector.types import btf as b
+from netconsole.probes.type_pruning import pruned, root_names
 from netconsole_collector.types import carried, kernel_symbols
 
 PAHOLE_LIMIT_S = 600.0
@@ -29,16 +28,6 @@ _NAME = re.compile(r"([\w-]+)\.ko(?:\.debug)?")
 _KERNEL = re.compile(r"vmlinux(?:-\d.*)?(?:\.debug)?")
 _BANNER = re.compile(rb"Linux version ([\w.+~-]{1,64}) \(")
 _BTF_MAGIC = b"\x9f\xeb"
-_HEADER = struct.Struct("<HBBIIIII")
-_TYPE = struct.Struct("<III")
-_REFERRING = {b.PTR, b.TYPEDEF, b.VOLATILE, b.CONST, b.RESTRICT, b.FUNC, b.FUNC_PROTO, b.VAR, b.TYPE_TAG, b.DECL_TAG}
-"""Kinds whose third word is a type. Others have a size there."""
-_LISTS = {b.STRUCT: (12, True), b.UNION: (12, True), b.FUNC_PROTO: (8, True), b.ENUM: (8, False), b.ENUM64: (12, False)}
-"""Bytes of an item of the list behind a type, and whether its second word is a type. The first one is a name."""
-_AFTER = {b.INT: 4, b.VAR: 4, b.DECL_TAG: 4}
-_TRACEPOINT = "btf_trace_"
-"""Before a tracepoint's name in that of the typedef of what it tells."""
-_ROOTS = {b.STRUCT, b.UNION, b.ENUM, b.ENUM64, b.TYPEDEF, b.FUNC}
 
 
 @dataclass(frozen=True)
@@ -185,112 +174,3 @@ def made_btf(file: Path, base: bytes | None) -> bytes:
         "pahole (1.22 or later) made no types of this file:"
         f" {said[-1] if said else 'it may have no debug information'}",
     )
-
-
-class _Types:
-    """Types, each with its bytes. Of a module: ids and names below those of vmlinux are vmlinux's."""
-
-    def __init__(self, vmlinux: bytes | None, types: bytes) -> None:
-        base_types, self._base_strings = (b"", b"") if vmlinux is None else _parts(vmlinux)
-        own, self._strings = _parts(types)
-        self.first = 1 + sum(1 for _ in _each(base_types))
-        self.types = [bytearray(one) for one in _each(own)]
-
-    def name(self, offset: int) -> str:
-        strings = self._base_strings
-        if offset >= len(strings):
-            strings, offset = self._strings, offset - len(strings)
-        return strings[offset : strings.index(b"\0", offset)].decode("ascii", "replace")
-
-    @property
-    def base_length(self) -> int:
-        return len(self._base_strings)
-
-
-def pruned(vmlinux: bytes | None, types: bytes, names: set[str]) -> bytes:
-    """Those types that have one of these names, and all that they need. Raises ValueError.
-
-    ``types`` are vmlinux's, or without None those of a module: split BTF.
-    """
-    split = _Types(vmlinux, types)
-    kept: set[int] = set()
-    waiting = [number for number, one in enumerate(split.types) if names.intersection(_root_names(split, one))]
-    while waiting:
-        number = waiting.pop()
-        if number in kept:
-            continue
-        kept.add(number)
-        referred = [struct.unpack_from("<I", split.types[number], at)[0] for at in _references(split.types[number])]
-        waiting += [identifier - split.first for identifier in referred if identifier >= split.first]
-    order = sorted(kept)
-    new_ids = {split.first + number: split.first + place for place, number in enumerate(order)}
-    strings, places = (bytearray(b"\0"), {"": 0}) if vmlinux is None else (bytearray(), {})
-    for number in order:
-        one = split.types[number]
-        for at in _references(one):
-            (identifier,) = struct.unpack_from("<I", one, at)
-            struct.pack_into("<I", one, at, new_ids.get(identifier, identifier))
-        for at in _names(one):
-            (offset,) = struct.unpack_from("<I", one, at)
-            if offset >= split.base_length:
-                name = split.name(offset)
-                if name not in places:
-                    places[name] = split.base_length + len(strings)
-                    strings += name.encode() + b"\0"
-                struct.pack_into("<I", one, at, places[name])
-    kept_types = b"".join(bytes(split.types[number]) for number in order)
-    size = len(kept_types)
-    header = _HEADER.pack(0xEB9F, 1, 0, _HEADER.size, 0, size, size, len(strings))
-    return header + kept_types + bytes(strings)
-
-
-def root_names(vmlinux: bytes | None, types: bytes) -> set[str]:
-    """By which a source can name these types, of vmlinux itself (None) or of a module."""
-    split = _Types(vmlinux, types)
-    return {name for one in split.types for name in _root_names(split, one) if name}
-
-
-def _root_names(split: _Types, one: bytearray) -> list[str]:
-    """Of a type: its own name, of an enum those of its values as well, of a tracepoint that of the tracepoint."""
-    kind = _kind(one)
-    if kind not in _ROOTS:
-        return []
-    offsets: Iterable[int] = _names(one) if kind in (b.ENUM, b.ENUM64) else (0,)
-    found = [split.name(struct.unpack_from("<I", one, at)[0]) for at in offsets]
-    return found + [name[len(_TRACEPOINT) :] for name in found if name.startswith(_TRACEPOINT)]
-
-
-def _parts(raw: bytes) -> tuple[bytes, bytes]:
-    magic, version, _, header, types_at, types, strings_at, strings = _HEADER.unpack_from(raw)
-    if (magic, version) != (0xEB9F, 1) or len(raw) < header + strings_at + strings:
-        raise ValueError("not BTF")
-    return raw[header + types_at :][:types], raw[header + strings_at :][:strings]
-
-
-def _each(types: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(types):
-        _, info, _ = _TYPE.unpack_from(types, at)
-        kind, count = info >> 24 & 31, info & 0xFFFF
-        item = 12 if kind == b.DATASEC else _LISTS.get(kind, (0, False))[0]
-        size = _TYPE.size + (12 if kind == b.ARRAY else _AFTER.get(kind, 0)) + count * item
-        yield types[at : at + size]
-        at += size
-
-
-def _kind(one: bytearray) -> int:
-    return int(_TYPE.unpack_from(one)[1] >> 24 & 31)
-
-
-def _references(one: bytearray) -> list[int]:
-    """Where a type has the ids of others."""
-    kind = _kind(one)
-    places = [8] if kind in _REFERRING else [12, 16] if kind == b.ARRAY else []
-    item, has_types = _LISTS.get(kind, (0, False))
-    return places + (list(range(16, len(one), item)) if has_types else [])
-
-
-def _names(one: bytearray) -> list[int]:
-    """Where a type has the offsets of names."""
-    item, _ = _LISTS.get(_kind(one), (0, False))
-    return [0, *(range(12, len(one), item) if item else ())]

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from netconsole.base.paths import SYSTEM_PYTHON
-from netconsole.probes import catalogue, type_maker
+from netconsole.probes import catalogue, type_pruning
 from netconsole_collector.compile.compiled import PLAIN, Compiled, decode
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import attach, cpus
-from netconsole_collector.names import drop_reasons
-from netconsole_collector.types import btf, carried, kernel_symbols, source_names
+from netconsole_collector.types import btf, carried, kernel_symbols
 from tests.lab.kernels.btf import btf_files, made_kernel
 from tests.lab.kernels.compiled import shipped
 from tests.lab.kernels.fetch import fetch, kernel_named
@@ -25,11 +24,6 @@ from tests.lab.machine.errors import LabUnavailable
 PROBES = ("kernel_drops", "softirq_health")
 RELEASE = os.uname().release
 SHIPPED = shipped()
-
-
-def names_of(probe: str) -> set[str]:
-    manifest = catalogue.shipped(probe)
-    return {"pt_regs", *drop_reasons.ENUMS, *source_names.of_types(manifest.code(), str(manifest.raw["programs"]))}
 
 
 def answer_of(probe: str, **more: Any) -> dict[str, Any]:
@@ -65,9 +59,9 @@ def bare(tmp_path: Path) -> Iterator[dict[str, Any]]:
     if not symbols or not Path(btf.VMLINUX).exists():
         pytest.skip("cannot run here: this kernel has no BTF, or hides its symbols")
     whole = Path(btf.VMLINUX).read_bytes()
-    names = {name for probe in PROBES for name in names_of(probe)}
-    types = type_maker.pruned(None, whole, names)
-    left_out = type_maker.root_names(None, whole) - type_maker.root_names(None, types)
+    names = type_pruning.names_read(map(catalogue.shipped, PROBES))
+    types = type_pruning.pruned(None, whole, names)
+    left_out = type_pruning.root_names(None, whole) - type_pruning.root_names(None, types)
     about = {"release": RELEASE, "module": carried.KERNEL, "build_id": carried.kernel_build_id_here()}
     path = tmp_path / "carried" / RELEASE / carried.KERNEL
     path.parent.mkdir(parents=True)

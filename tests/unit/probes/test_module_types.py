@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.errors import BadInput, Unable
-from netconsole.probes import type_maker
+from netconsole.probes import type_maker, type_pruning
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import kernel_types
 from netconsole_collector.types.btf import Btf
@@ -43,7 +43,7 @@ def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path)
     vmlinux, module = split_types(tmp_path)
     names = {"vport", "ovs_vport_send", "OVS_DROP_METER", "net_device", "ovs_dp_upcall"}
     small = tmp_path / "small"
-    small.write_bytes(type_maker.pruned(vmlinux.read_bytes(), module.read_bytes(), names))
+    small.write_bytes(type_pruning.pruned(vmlinux.read_bytes(), module.read_bytes(), names))
     types = Btf(str(vmlinux), [str(small)])
     port = types.record("vport")
     assert port is not None
@@ -61,15 +61,15 @@ def test_what_is_named_stays_with_what_it_needs_and_nothing_else(tmp_path: Path)
     assert not types.named("another", (b.FUNC,))
     assert not types.enums_with({"NOT_NAMED"})
     assert len(small.read_bytes()) < len(module.read_bytes())
-    left_out = type_maker.root_names(vmlinux.read_bytes(), module.read_bytes())
-    left_out -= type_maker.root_names(vmlinux.read_bytes(), small.read_bytes())
+    left_out = type_pruning.root_names(vmlinux.read_bytes(), module.read_bytes())
+    left_out -= type_pruning.root_names(vmlinux.read_bytes(), small.read_bytes())
     assert left_out == {"unwanted", "another", "NOT_NAMED", "nobody_asks", "btf_trace_nobody_asks"}
 
 
 def test_what_is_not_split_btf_is_refused(tmp_path: Path) -> None:
     vmlinux, module = split_types(tmp_path)
     with pytest.raises(ValueError, match="not BTF"):
-        type_maker.pruned(vmlinux.read_bytes(), module.read_bytes()[:-1], {"vport"})
+        type_pruning.pruned(vmlinux.read_bytes(), module.read_bytes()[:-1], {"vport"})
 
 
 def test_a_file_that_is_no_module_gets_one_line(tmp_path: Path) -> None:
