@@ -50,9 +50,10 @@ def cache(tmp_path: Path) -> Path:
 
 def start(file: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     environment = {"XDG_CACHE_HOME": str(cache), "PATH": "/usr/bin:/bin", "HOME": str(cache / "home")}
+    as_in_terminal = ["/usr/bin/env", "--default-signal=INT"]  # a background job of a shell ignores it
     return subprocess.run(
-        [sys.executable, str(file), "a", "b"], env=environment, capture_output=True, text=True, timeout=LIMIT_S,
-        check=False,
+        [*as_in_terminal, sys.executable, str(file), "a", "b"],
+        env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
 
 
