@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.collector import InsideMeasurement
+from tests.lab.kernels import stored
 from tests.lab.kernels.each import DEFAULT, ONLY
 from tests.lab.kernels.fetch import all_kernels, kernel_named
 from tests.lab.machine.errors import LabError, LabUnavailable, MachineDied
@@ -146,7 +147,8 @@ def _is_ours(item: pytest.Item) -> bool:
 def _kernel_of(item: pytest.Item) -> str:
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     of_file = getattr(getattr(item, "module", None), "ONLY_KERNEL", DEFAULT)  # a file may be of one alone
-    return next((str(parameters[one]) for one in NAMES_KERNEL if one in parameters), of_file)
+    named = next((parameters[one] for one in NAMES_KERNEL if one in parameters), of_file)
+    return stored.kernel_of(named) if isinstance(named, Path) else str(named)
 
 
 @pytest.fixture(scope="package")

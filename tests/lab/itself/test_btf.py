@@ -15,12 +15,11 @@ from netconsole_collector.kernel import attach
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.types import btf, kernel_types, prototypes
 from tests.conftest import CANNOT
-from tests.lab.kernels.btf import KernelBtf, btf_files
-from tests.lab.kernels.each import COMPILED_FOR, EACH
+from tests.lab.kernels.btf import KernelBtf
+from tests.lab.kernels.each import COMPILED_FOR, EACH, TYPES, TYPES_OF_EACH, types_of
 from tests.lab.kernels.elf import Elf
 from tests.lab.kernels.fetch import fetch, kernel_named
 from tests.lab.kernels.image import decompress, unpack_image
-from tests.lab.machine.errors import LabUnavailable
 from tests.lab.machine.hypervisor import CHECKOUT
 from tests.lab.machine.initramfs import load_order
 
@@ -31,19 +30,12 @@ REFERENCES = CHECKOUT / "tests" / "lab" / "console" / "references"
 VM_PATH = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")
 
 
-@pytest.fixture(scope="module", params=EACH)
-def files(request: pytest.FixtureRequest) -> KernelBtf:
-    return files_of(request.param)
+@pytest.fixture(scope="module", params=TYPES_OF_EACH)
+def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelBtf:
+    return types_of(request.param, tmp_path_factory.mktemp("types"))
 
 
-def files_of(kernel: str) -> KernelBtf:
-    try:
-        return btf_files(fetch(kernel_named(kernel)))
-    except LabUnavailable as error:
-        pytest.skip(str(error))
-
-
-def types_of(files: KernelBtf) -> btf.Btf:
+def all_types(files: KernelBtf) -> btf.Btf:
     """All that the kernel has; the lab's CPU is AMD's."""
     return btf.Btf(str(files.vmlinux), [str(path) for name, path in files.modules.items() if name != "kvm_intel"])
 
@@ -77,11 +69,10 @@ def test_the_way_to_a_guest_can_be_measured_on_either_vendor(files: KernelBtf, p
         assert None in problems.values(), problems
 
 
-@pytest.mark.parametrize("kernel", COMPILED_FOR)
-def test_no_kernel_lacks_what_a_probe_requires(kernel: str) -> None:
+@pytest.mark.parametrize("files", TYPES, indirect=True)
+def test_no_kernel_lacks_what_a_probe_requires(files: KernelBtf) -> None:
     """A program that a kernel of one architecture cannot have is optional: it does not take the others with it."""
-    files = files_of(kernel)
-    types, made = types_of(files), kernel_named(kernel).made
+    types, made = all_types(files), kernel_named(files.kernel).made
     without = [
         (name, program["name"], problems)
         for name, manifest in probes.load_all([CHECKOUT / "probes"]).items()
@@ -140,7 +131,7 @@ def is_without_its_arguments(types: btf.Btf, alternative: dict[str, Any], point:
 def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: KernelBtf) -> None:
     """And each shipped probe is in the reference of this kernel. test_doctor.py holds it against the running kernel."""
     reviewed = json.loads((REFERENCES / f"{files.kernel}.json").read_text("utf-8"))["probes"]
-    types = types_of(files)
+    types = all_types(files)
     catalogue, made = probes.load_all([CHECKOUT / "probes"]), kernel_named(files.kernel).made
     assert sorted(reviewed) == sorted(catalogue)
     for name, manifest in catalogue.items():
@@ -157,16 +148,13 @@ def test_each_reviewed_attach_point_is_the_first_that_the_kernel_has(files: Kern
             assert taken[program] is point or point in taken[program], (name, program)
 
 
-NOT_RUN = [one for one in COMPILED_FOR if kernel_named(one.values[0]).architecture]
-
-
-@pytest.mark.parametrize("kernel", NOT_RUN)
+@pytest.mark.parametrize("files", [one for one in TYPES if one not in TYPES_OF_EACH], indirect=True)
 def test_what_would_attach_to_a_kernel_that_is_not_run_was_reviewed(
-    kernel: str, request: pytest.FixtureRequest
+    files: KernelBtf, request: pytest.FixtureRequest
 ) -> None:
     """doctor says nothing of it: its types do. After an intended change run this with --update-references."""
-    found = {"by_types": True, "probes": what_would_attach(types_of(files_of(kernel)))}
-    path = REFERENCES / f"{kernel}.json"
+    found = {"by_types": True, "probes": what_would_attach(all_types(files))}
+    path = REFERENCES / f"{files.kernel}.json"
     if request.config.getoption("--update-references", default=False):
         path.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     assert found == json.loads(path.read_text("utf-8")), f"see the head of this test; what changed is {path.name}"
@@ -193,10 +181,9 @@ def what_would_attach(types: btf.Btf) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kernel", COMPILED_FOR)
-def test_drop_reasons_of_kernels_have_a_class(kernel: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", COMPILED_FOR, indirect=True)
+def test_drop_reasons_of_kernels_have_a_class(files: KernelBtf, tmp_path: Path) -> None:
     """Those of its modules, too. One without a class is not judged: it would never be told as a loss."""
-    files = files_of(kernel)
     found = btf.Btf(str(files.vmlinux), [str(files.modules["openvswitch"]), *radio_types(files, tmp_path)])
     names = drop_reasons.values_of(drop_reasons.from_btf(found))
     assert [name for name in sorted(names) if drop_reasons.class_of(name) == drop_reasons.UNKNOWN] == []
@@ -213,6 +200,7 @@ def radio_types(files: KernelBtf, directory: Path) -> list[str]:
     return [str(types)]
 
 
+@pytest.mark.parametrize("files", EACH, indirect=True)
 @pytest.mark.parametrize(("vendor", "delivery"), [("kvm_intel", "vmx"), ("kvm_amd", "svm")])
 def test_interrupts_are_accepted_before_vendors_part(files: KernelBtf, vendor: str, delivery: str) -> None:
     """S5 is in kvm itself, its last argument the vector; what a vendor does with it (posting, say) comes behind: all of

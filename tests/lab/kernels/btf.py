@@ -37,6 +37,8 @@ class KernelBtf:
     version: str
     vmlinux: Path
     modules: dict[str, Path]
+    stored: bool = False
+    """Only what probes read of them (stored.py)."""
 
 
 def made_types(version: str) -> Path:

@@ -26,8 +26,8 @@ from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.probe.spec import spec_problem
 from tests.lab.kernels.archive import cache_dir, locked
-from tests.lab.kernels.btf import btf_files
-from tests.lab.kernels.fetch import KernelTree
+from tests.lab.kernels.btf import KernelBtf, btf_files
+from tests.lab.kernels.fetch import KernelTree, kernel_named
 from tests.lab.machine.errors import LabError, LabUnavailable
 from tests.lab.machine.hypervisor import CHECKOUT, CPUS, Hypervisor
 
@@ -97,19 +97,19 @@ def compile_all(tree: KernelTree, commands: Iterable[Load]) -> list[Path]:
         return [file for file in files if file is not None]
 
 
-def compile_for(tree: KernelTree, command: Load, *, plain: bool = False) -> Kept:
+def compile_for(types: KernelBtf, command: Load, *, plain: bool = False) -> Kept:
     """Compiles it, unless that has been done before: with BTF-typed programs if it can have them and is not `plain`.
 
     Safe when several test runs do it at once: one of them compiles. Raises DoesNotCompile, and LabUnavailable.
     """
-    directory = _kept("compiled", tree)
-    job = _job(tree, command, directory, plain=plain)
+    directory = _kept("stored" if types.stored else "compiled", types.version)
+    job = _job(types, command, directory, plain=plain)
     name = cache.name_of(job, Worker(job).spec)
     if name is None:
         raise LabUnavailable("BCC is missing (Debian package python3-bpfcc)")
     locks = cache_dir() / "compiling"
     locks.mkdir(exist_ok=True)
-    with locked(locks / f"{tree.version}-{job['spec']['probe']['name']}"), _folder(directory) as folder:
+    with locked(locks / f"{types.version}-{job['spec']['probe']['name']}"), _folder(directory) as folder:
         programs = cache.find(folder, name)
         if programs is None:
             _compile(job)
@@ -124,11 +124,12 @@ def compile_by(python: str, tree: KernelTree, command: Load, into: Path) -> list
 
     Raises DoesNotCompile.
     """
-    _compile(_job(tree, command, into, plain=False), python)
+    _compile(_job(btf_files(tree), command, into, plain=False), python)
     return sorted(into.iterdir())
 
 
-def _job(tree: KernelTree, command: Load, keep_in: Path, *, plain: bool) -> dict[str, Any]:
+def _job(types: KernelBtf, command: Load, keep_in: Path, *, plain: bool) -> dict[str, Any]:
+    machine = kernel_named(types.kernel).machine
     spec = copy.deepcopy(dict(command["spec"]))
     spec_problem(spec)  # completes it, as the collector does before it hands it to the worker
     return {
@@ -136,11 +137,11 @@ def _job(tree: KernelTree, command: Load, keep_in: Path, *, plain: bool) -> dict
         "source": command["source"],
         "cpus": CPUS,
         "ring": True,
-        "btf": str(btf_files(tree).vmlinux),
-        "release": tree.version,
+        "btf": str(types.vmlinux),
+        "release": types.version,
         "compile_only": True,
         "keep_in": str(keep_in),
-        **({"machine": tree.kernel.machine, "page": PAGE_BYTES} if tree.kernel.machine else {}),
+        **({"machine": machine, "page": PAGE_BYTES} if machine else {}),
         **({"plain": True} if plain else {}),
     }
 
@@ -154,21 +155,22 @@ def _compile(job: Mapping[str, Any], python: str = SYSTEM_PYTHON) -> None:
 def _loadable(tree: KernelTree, command: Load) -> Path | None:
     """The file of what this kernel takes, under the name of what the collector tries first."""
     try:
-        first = compile_for(tree, command)
+        types = btf_files(tree)
+        first = compile_for(types, command)
         if first.programs.way != DIRECT or command["spec"]["probe"]["name"] not in tree.kernel.untyped:
-            return _kept("compiled", tree) / first.name
-        plain = compile_for(tree, command, plain=True)
+            return _kept("compiled", tree.version) / first.name
+        plain = compile_for(types, command, plain=True)
     except LabError:
         return None
-    directory = _kept("untyped", tree)
+    directory = _kept("untyped", tree.version)
     with _folder(directory) as folder:
         cache.keep(folder, first.name, plain.programs)
     return directory / first.name
 
 
-def _kept(kind: str, tree: KernelTree) -> Path:
+def _kept(kind: str, version: str) -> Path:
     """Each kernel has its own: only so many files are kept (cache.MAX_FILES), and no kernel may push out another's."""
-    return cache_dir() / kind / tree.version
+    return cache_dir() / kind / version
 
 
 @contextmanager

@@ -7,11 +7,15 @@ what its types say, and the file of tests that boots it.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.kernels.fetch import Kernel, all_kernels, kernel_named, kernels
+from tests.lab.kernels import stored
+from tests.lab.kernels.btf import KernelBtf, btf_files
+from tests.lab.kernels.fetch import Kernel, all_kernels, fetch, kernel_named, kernels
+from tests.lab.machine.errors import LabUnavailable
 
 ONLY = os.environ.get("NETCONSOLE_LAB_KERNEL", "")
 """The kernel that was asked for by name; empty: all of them."""
@@ -27,5 +31,19 @@ def _parameter(kernel: Kernel) -> Any:
 EACH = [_parameter(kernel) for kernel in kernels() if kernel.name == (ONLY or kernel.name)]
 COMPILED_FOR = [_parameter(kernel) for kernel in all_kernels() if kernel.name == (ONLY or kernel.name)]
 """With those of other architectures, which are not booted."""
+_STORED = {
+    kernel.name: pytest.param(stored.file_of(kernel.name), id=f"{kernel.name}-stored") for kernel in stored.kernels()
+}
+TYPES_OF_EACH = [*EACH, *(_STORED[kernel.name] for kernel in kernels() if kernel.name in _STORED)]
+TYPES = [*COMPILED_FOR, *_STORED.values()]
+"""With the stored types of those that are `long`, which `make test` has instead."""
 PROVEN = [one for one in EACH if kernel_named(one.values[0]).share == kernel_named(DEFAULT).share]
 """Counts are proven on these. A kernel that differs only in how it was configured is left out."""
+
+
+def types_of(one: str | Path, directory: Path) -> KernelBtf:
+    """Of one of TYPES. Stored ones are unpacked into ``directory``. Skips the test if they cannot be had."""
+    try:
+        return stored.unpacked(one, directory) if isinstance(one, Path) else btf_files(fetch(kernel_named(one)))
+    except LabUnavailable as error:
+        pytest.skip(str(error))

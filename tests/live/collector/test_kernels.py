@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import platform
 import shutil
@@ -17,10 +16,11 @@ from netconsole_collector.compile.compiled import CAST, PLAIN, Compiled
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import attach, function_hooks
 from netconsole_collector.types import btf, carried, prototypes
-from tests.lab.kernels.btf import btf_files
+from tests.lab.kernels import stored
+from tests.lab.kernels.btf import KernelBtf, btf_files
 from tests.lab.kernels.compiled import compile_for, shipped
-from tests.lab.kernels.each import COMPILED_FOR, USUAL
-from tests.lab.kernels.fetch import KernelTree, fetch, kernel_named
+from tests.lab.kernels.each import COMPILED_FOR, TYPES, USUAL, types_of
+from tests.lab.kernels.fetch import fetch, kernel_named
 from tests.lab.machine.errors import LabUnavailable
 
 pytestmark = pytest.mark.computing
@@ -28,18 +28,20 @@ pytestmark = pytest.mark.computing
 SHIPPED = shipped()
 
 
-@pytest.mark.parametrize("kernel", COMPILED_FOR)
+@pytest.fixture(scope="module")
+def types(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KernelBtf:
+    return types_of(request.param, tmp_path_factory.mktemp("types"))
+
+
+@pytest.mark.parametrize("types", TYPES, indirect=True)
 @pytest.mark.parametrize("probe", SHIPPED)
-def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str) -> None:
+def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, types: KernelBtf) -> None:
     """With the fewest calls of helpers that the kernel allows: from 6.2 on, none that reads a structure.
 
     The lab loads what is compiled here, and whoever comes first compiles it.
     """
     command = SHIPPED[probe]
-    try:
-        typed = compile_for(tree_of(kernel), command).programs
-    except LabUnavailable as error:
-        pytest.skip(str(error))
+    typed = compile_for(types, command).programs
     assert typed.way == CAST if typed.rdonly_cast else typed.way != CAST
     for program in command["spec"]["programs"]:
         has_function = any(one["function"] in typed.functions for one in program["attach"])
@@ -47,27 +49,60 @@ def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, kernel: str)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("types", USUAL, indirect=True)
 @pytest.mark.parametrize("probe", SHIPPED)
-def test_and_without_programs_of_a_type(probe: str) -> None:
+def test_and_without_programs_of_a_type(probe: str, types: KernelBtf) -> None:
     """By helpers alone, for a verifier that refuses the others; for one kernel: all of them are the same source."""
-    try:
-        assert compile_for(tree_of(USUAL[0]), SHIPPED[probe], plain=True).programs.way == PLAIN
-    except LabUnavailable as error:
-        pytest.skip(str(error))
+    assert compile_for(types, SHIPPED[probe], plain=True).programs.way == PLAIN
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("types", COMPILED_FOR, indirect=True)
+@pytest.mark.parametrize("probe", SHIPPED)
+def test_stored_types_make_the_same_programs_as_whole_ones(
+    probe: str, types: KernelBtf, stored_anew: KernelBtf
+) -> None:
+    """Byte by byte. The checkout's file may be of an earlier package: this one is made of the same."""
+    command = SHIPPED[probe]
+    assert compile_for(stored_anew, command).programs == compile_for(types, command).programs
+
+
+@pytest.fixture(scope="module")
+def stored_anew(types: KernelBtf, tmp_path_factory: pytest.TempPathFactory) -> KernelBtf:
+    file = tmp_path_factory.mktemp("file") / f"{types.kernel}{stored.SUFFIX}"
+    stored.store(types, file)
+    return stored.unpacked(file, tmp_path_factory.mktemp("types"))
+
+
+@pytest.mark.parametrize("types", COMPILED_FOR, indirect=True)
+def test_stored_types_are_all_that_probes_name(types: KernelBtf) -> None:
+    """As far as this kernel has them."""
+    whole = btf.Btf(str(types.vmlinux), [str(path) for path in types.modules.values()])
+    names = stored.names_to_keep()
+    missing = {
+        kernel.name: lacking
+        for kernel in stored.kernels()
+        if (lacking := [one for one in names - stored.names_in(stored.file_of(kernel.name)) if is_a_type(whole, one)])
+    }
+    assert missing == {}, "make them anew: .venv/bin/python -m tests.lab.kernels.stored"
+
+
+def is_a_type(kernel: btf.Btf, name: str) -> bool:
+    """Or a function, tracepoint, or value of an enum."""
+    kinds = (btf.STRUCT, btf.UNION, btf.ENUM, btf.ENUM64, btf.TYPEDEF, btf.FUNC)
+    return bool(kernel.named(name, kinds) or kernel.named(f"btf_trace_{name}", kinds) or kernel.enums_with({name}))
+
+
 @pytest.mark.parametrize(
-    ("kernel", "machine", "first"), [("debian-6.12", "x86_64", 112), ("debian-6.12-arm64", "aarch64", 0)]
+    ("types", "machine", "first"),
+    [(stored.file_of("debian-6.12"), "x86_64", 112), (stored.file_of("debian-6.12-arm64"), "aarch64", 0)],
+    indirect=["types"],
 )
 def test_arguments_are_in_the_registers_of_the_kernel_that_is_compiled_for(
-    kernel: str, machine: str, first: int, monkeypatch: pytest.MonkeyPatch
+    types: KernelBtf, machine: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first instruction loads the first argument: x86's di, or arm64's x0 (struct pt_regs)."""
-    try:
-        code = compile_for(tree_of(kernel), SHIPPED["virtio_guest"]).programs.functions["refilled"]
-    except LabUnavailable as error:
-        pytest.skip(str(error))
+    code = compile_for(types, SHIPPED["virtio_guest"]).programs.functions["refilled"]
     monkeypatch.setattr(platform, "machine", lambda: machine)
     operation, _, offset, _ = struct.unpack_from("<BBhi", function_hooks.bound(code, "kprobe", 1))
     load = 0x79  # BPF_LDX | BPF_DW | BPF_MEM
@@ -78,7 +113,7 @@ def test_arguments_are_in_the_registers_of_the_kernel_that_is_compiled_for(
 def test_types_made_for_probes_that_read_less_are_refused_with_the_commands(tmp_path: Path) -> None:
     """Modules of 5.10 have types only from a file. Its kernel's, but without what the probe reads of a port."""
     try:
-        tree = tree_of("debian-5.10")
+        tree = fetch(kernel_named("debian-5.10"))
         types = btf_files(tree)
     except LabUnavailable as error:
         pytest.skip(str(error))
@@ -106,9 +141,3 @@ def is_left_out(program: dict[str, Any], compiled: Compiled) -> bool:
     """The probe does without it, and this kernel has none of the functions that it would watch."""
     expected = [prototypes.expected(attach.parse(one["point"]).name, one.get("takes", [])) for one in program["attach"]]
     return not program["required"] and all(one in compiled.misfits for one in expected)
-
-
-@functools.cache
-def tree_of(kernel: str) -> KernelTree:
-    """Once in a process: apt takes half a second to say which package is the newest."""
-    return fetch(kernel_named(kernel))
