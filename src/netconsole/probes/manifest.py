@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop")
 """What the page of a table's row may have besides the row's own figures."""
 LAST = 100
 """The order of what does not say where it stands."""
+_RELEASE = re.compile(r"([0-9]+)\.([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,26 @@ class GovernedSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitSpec:
+    """What a probe cannot see on kernels before one, or from one on; which, as (6, 7)."""
+
+    says: str
+    kernel: tuple[int, int]
+    before: bool
+
+    @property
+    def when(self) -> str:
+        release = ".".join(map(str, self.kernel))
+        return f"before kernel {release}" if self.before else f"from kernel {release} on"
+
+    def holds(self, release: str) -> bool:
+        """On the kernel of this release, as `uname -r` says it. By number: a distribution may have changed it since."""
+        if (matched := _RELEASE.match(release)) is None:
+            return False
+        return ((int(matched[1]), int(matched[2])) < self.kernel) is self.before
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A probe, as its probe.toml describes it. ``raw`` is the document as the collector takes it."""
 
@@ -255,6 +277,8 @@ class Manifest:
     title: str
     summary: str
     cannot_see: str
+    """On any kernel, and then with ``limits`` on which."""
+    limits: tuple[LimitSpec, ...]
     cost: str
     modes: tuple[Mode, ...]
     source: str

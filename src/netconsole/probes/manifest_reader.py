@@ -22,6 +22,7 @@ from netconsole.probes.manifest import (
     CounterSpec,
     GovernedSpec,
     HistogramSpec,
+    LimitSpec,
     Manifest,
     PlaceSpec,
     ProgramSpec,
@@ -50,12 +51,13 @@ MAX_PATTERN = 128
 
 _WORDS = ("name", "version", "title", "summary", "cannot_see")
 _SECTIONS = (
-    "probe", "knobs", "programs", "checks", "counters", "tables", "histograms", "records", "events",
+    "probe", "limits", "knobs", "programs", "checks", "counters", "tables", "histograms", "records", "events",
     "findings", "drop_places", "panes", "governed_by", "losses",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
 _MODULE = re.compile(r"\w{1,55}", re.ASCII)
+_KERNEL = re.compile(r"([0-9]{1,2})\.([0-9]{1,3})")
 _FACT = re.compile(r"(?:HAVE|NARGS)_\w{1,120}", re.ASCII)
 
 
@@ -87,6 +89,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
     knobs = _knobs(root.table("knobs"))
     if source == "bpf" and len(own := own_names(knobs)) > MAX_OWN:
         root.wrong("knobs", f"expected at most {MAX_OWN} of the probe's own, found {len(own)}: {', '.join(own)}")
+    limits = tuple(_limit(item) for item in root.tables("limits"))
     modes = cast("list[Mode]", probe.texts("modes", ["summary"], MODES))
     if "summary" not in modes:
         probe.wrong("modes", 'expected a list that holds "summary"')
@@ -95,7 +98,8 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         version=probe.integer("version", None, 1, 1_000_000) or 1,
         title=probe.text("title"),
         summary=probe.text("summary"),
-        cannot_see=probe.text("cannot_see", ""),
+        cannot_see=" ".join([probe.text("cannot_see", ""), *(f"{_capital(one.when)}: {one.says}." for one in limits)]),
+        limits=limits,
         cost=probe.text("cost", None, COSTS),
         modes=tuple(modes),
         source=source,
@@ -152,6 +156,22 @@ def _knobs(section: Checker) -> dict[str, Scalar]:
             section.wrong(name, "expected a unit at the end of its name, such as _us, _packets or _pct")
         knobs[name] = value
     return knobs
+
+
+def _limit(item: Checker) -> LimitSpec:
+    item.only(("says", "before", "since"))
+    if item.has("before") == item.has("since"):
+        item.wrong("before", "expected either this or since: the kernel until which, or from which on, that is so")
+    key = "before" if item.has("before") else "since"
+    release = item.text(key, "")
+    matched = _KERNEL.fullmatch(release)
+    if release and matched is None:
+        item.wrong(key, f"expected a kernel's first two numbers, such as 6.7, found {shown(release)}")
+    return LimitSpec(item.text("says"), (int(matched[1]), int(matched[2])) if matched else (0, 0), key == "before")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _program(item: Checker) -> ProgramSpec:

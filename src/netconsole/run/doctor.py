@@ -23,6 +23,7 @@ from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.far.program import Gone, ProgramProcess
 from netconsole.host import identity
 from netconsole.probes.catalogue import Catalogue, load_all
+from netconsole.probes.manifest import Manifest
 from netconsole_collector.doctor import BY_HELPERS
 
 SCHEMA = "netconsole.doctor/1"
@@ -119,7 +120,21 @@ def examine(manifests: Catalogue | None = None, host: AnyHost = THIS_HOST) -> Re
         elif manifest.name not in probes:
             probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
     about = answer.host or msgspec.to_builtins(identity.describe())
+    for manifest in manifests.values():
+        notes = limits_on(manifest, str(about.get("kernel", "")))
+        if probes[manifest.name].state in RUNNING:
+            probes[manifest.name] = _with_notes(probes[manifest.name], notes)
     return Report(about, {**own, **answer.capabilities}, dict(sorted(probes.items())), broken, host.about is not None)
+
+
+def limits_on(manifest: Manifest, release: str) -> list[str]:
+    """What the probe cannot see on this kernel, and would on another."""
+    return [f"{one.when} it cannot see {one.says}" for one in manifest.limits if one.holds(release)]
+
+
+def _with_notes(result: ProbeResult, notes: Sequence[str]) -> ProbeResult:
+    why = "; ".join(filter(None, [result.why, *notes])) or None
+    return msgspec.structs.replace(result, why=why, notes=[*result.notes, *notes])
 
 
 def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | None]:
@@ -158,9 +173,7 @@ def _by_helpers(plain: ProbeResult, typed: ProbeResult | None) -> ProbeResult:
         return plain
     tried = [one for program in typed.programs for one in program.tried if isinstance(one, Mapping)]
     of_verifier = [one.get("why") for one in tried if one.get("detail")]
-    note = BY_HELPERS.format(of_verifier[-1] if of_verifier else typed.why)
-    why = "; ".join(filter(None, [plain.why, note]))
-    return msgspec.structs.replace(plain, why=why, notes=[*plain.notes, note])
+    return _with_notes(plain, [BY_HELPERS.format(of_verifier[-1] if of_verifier else typed.why)])
 
 
 def _compiled(

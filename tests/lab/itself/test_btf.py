@@ -11,6 +11,7 @@ import pytest
 
 from netconsole.probes import catalogue as probes
 from netconsole.probes.manifest import Manifest
+from netconsole.run.doctor import limits_on
 from netconsole_collector.kernel import attach
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.types import btf, kernel_types, prototypes
@@ -153,15 +154,16 @@ def test_what_would_attach_to_a_kernel_that_is_not_run_was_reviewed(
     files: KernelBtf, request: pytest.FixtureRequest
 ) -> None:
     """doctor says nothing of it: its types do. After an intended change run this with --update-references."""
-    found = {"by_types": True, "probes": what_would_attach(all_types(files))}
+    found = {"by_types": True, "probes": what_would_attach(files)}
     path = REFERENCES / f"{files.kernel}.json"
     if request.config.getoption("--update-references", default=False):
         path.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     assert found == json.loads(path.read_text("utf-8")), f"see the head of this test; what changed is {path.name}"
 
 
-def what_would_attach(types: btf.Btf) -> dict[str, Any]:
+def what_would_attach(files: KernelBtf) -> dict[str, Any]:
     """Of each probe, as references have what doctor says (test_doctor.py)."""
+    types = all_types(files)
     found: dict[str, Any] = {}
     for name, manifest in probes.load_all([CHECKOUT / "probes"]).items():
         if manifest.source != "bpf":
@@ -169,10 +171,11 @@ def what_would_attach(types: btf.Btf) -> dict[str, Any]:
         programs = [(one, obstacles(types, one)) for one in programs_for(types, manifest)]
         points = {one["name"]: next((p for p, why in tried.items() if not why), None) for one, tried in programs}
         missing = [(one, tried) for one, tried in programs if points[one["name"]] is None]
+        limits = limits_on(manifest, files.version)
         is_refused = any(one.get("required", True) for one, _ in missing)
         found[name] = {
             "state": "unsupported" if is_refused else "degraded" if missing else "attached",
-            "why": "; ".join(f"{one['measures']} is not measured" for one, _ in missing) or None,
+            "why": "; ".join([*(f"{one['measures']} is not measured" for one, _ in missing), *limits]) or None,
             "help": None,
             "types": "btf",
             "attach": points,

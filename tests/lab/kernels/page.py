@@ -19,8 +19,8 @@ Do not edit it. A kernel has its name of `tests/lab/kernels/kernels.toml`.
 
 | word | means |
 |---|---|
-| full | every program of the probe is attached |
-| part | a program is missing, or the kernel does not say all; the list below the table says what, and why |
+| full | every program of the probe is attached, and it sees as much as on any kernel |
+| part | a program is missing, or this kernel hides something from it; the list below says what, and why |
 | no | the probe cannot run; the list says why |
 | not tried | what it watches is not loaded in the lab's hypervisor |
 | with types | the kernel's modules have no types (before 5.11); those that \

@@ -11,6 +11,7 @@ from netconsole.base.errors import BadInput
 from netconsole.probes import catalogue as probes
 from netconsole.probes.catalogue import Catalogue
 from netconsole.probes.manifest import CODE, MODES
+from netconsole.run.doctor import limits_on
 
 GOOD = """
 [probe]
@@ -130,6 +131,11 @@ def test_four_knobs_of_its_own_are_the_most_beside_common_ones_and_sets(tmp_path
         ("required = true", 'unless = "OVS_DROP_METER"', "programs[0].unless", "HAVE_"),
         ("required = true", 'unless = "HAVE_x y"', "programs[0].unless", "HAVE_"),
         ('"drop_raw" }', '"drop_raw", when = "HAVE_x\\n#include" }', "programs[0].attach[0].when", "HAVE_"),
+        ("[knobs]", "[[limits]]\nbefore = '6.7'\n[knobs]", "limits[0].says", "missing"),
+        ("[knobs]", "[[limits]]\nsays = 'it'\n[knobs]", "limits[0].before", "either this or since"),
+        ("[knobs]", "[[limits]]\nbefore = '6.7'\nsince = '6'\nsays = 'it'\n[knobs]", "limits[0].before", "either"),
+        ("[knobs]", "[[limits]]\nsince = '6.7-rc1'\nsays = 'it'\n[knobs]", "limits[0].since", "such as 6.7"),
+        ("[knobs]", "[[limits]]\nbefore = 6.7\nsays = 'it'\n[knobs]", "limits[0].before", "text"),
         ("port = 0", "port = 70000", "knobs.port", "0 to 65535"),
         ("late_us = 10", "late = 10", "knobs.late", "unit"),
         ("late_us = 10", "Late_us = 10", "knobs.Late_us", "lower-case"),
@@ -219,6 +225,26 @@ def test_what_names_no_modes_is_of_all(tmp_path: Path) -> None:
     manifest = probes.load(make(tmp_path, text))
     assert [program.modes for program in manifest.programs] == [("summary", "details")]
     assert manifest.counters["drops"].modes == manifest.tables["drops"].modes == MODES
+
+
+def test_what_it_cannot_see_on_some_kernels_is_of_those(tmp_path: Path) -> None:
+    limits = """
+[[limits]]
+before = "6.7"
+says = "the old"
+
+[[limits]]
+since = "6.10"
+says = "the new"
+
+[knobs]
+"""
+    text = GOOD.replace("[knobs]", limits).replace('modes = ["', 'cannot_see = "All."\nmodes = ["')
+    manifest = probes.load(make(tmp_path, text))
+    assert manifest.cannot_see == "All. Before kernel 6.7: the old. From kernel 6.10 on: the new."
+    old, new = "before kernel 6.7 it cannot see the old", "from kernel 6.10 on it cannot see the new"
+    on = {"5.10.0-39-amd64": [old], "6.6": [old], "6.7.0": [], "6.9": [], "6.10": [new], "7.3": [new], "": []}
+    assert {release: limits_on(manifest, release) for release in on} == on
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:

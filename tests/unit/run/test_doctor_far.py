@@ -16,6 +16,7 @@ from netconsole.probes.catalogue import Catalogue, load_all
 from netconsole.run import doctor
 from netconsole_collector.doctor import BY_HELPERS
 
+KERNEL = "6.1.0-56-amd64"
 TYPED = {
     "softirq_health": {"state": "attached", "programs": [{"name": "one", "attach": "raw_tracepoint:kfree_skb"}]},
     "kernel_drops": {
@@ -60,7 +61,7 @@ class Host(ThisHost):
     def __init__(self, state: Path, *answers: Mapping[str, Any]) -> None:
         self.compiler = Compiler()  # type: ignore[assignment]
         self._state = state
-        state.write_text("\n".join(json.dumps({"probes": one}) for one in answers))
+        state.write_text("\n".join(json.dumps({"host": {"kernel": KERNEL}, "probes": one}) for one in answers))
 
     def collector(self, *arguments: str) -> Launch:
         return Launch([sys.executable, "-c", ANSWERS, str(self._state)])
@@ -76,9 +77,10 @@ def test_a_probe_that_is_refused_typed_is_tried_again_by_itself(tmp_path: Path, 
     report = doctor.examine(manifests, Host(tmp_path / "answers", TYPED, PLAIN))
     assert report.running == ["kernel_drops", "softirq_health"]
     assert report.capabilities["collector"].ok
-    note = BY_HELPERS.format("invalid mem access")
-    assert report.probes["kernel_drops"].why == f"no reasons; {note}"
-    assert report.probes["kernel_drops"].notes == ["no reasons", note]
+    (limit,) = doctor.limits_on(manifests["kernel_drops"], KERNEL)
+    notes = ["no reasons", BY_HELPERS.format("invalid mem access"), limit]
+    assert report.probes["kernel_drops"].why == "; ".join(notes)
+    assert report.probes["kernel_drops"].notes == notes
     assert report.probes["softirq_health"].why is None
 
 
@@ -87,6 +89,7 @@ def test_a_second_round_without_an_answer_takes_nothing_from_the_first(tmp_path:
     assert report.running == ["softirq_health"]
     assert report.capabilities["collector"].ok
     failed = report.probes["kernel_drops"]
+    assert not failed.notes
     assert failed.state == "failed" and "the link is cut" in (failed.why or "")
 
 
