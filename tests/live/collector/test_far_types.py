@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from netconsole.far.about import About
 from netconsole.far.compiling import FarCompiler
@@ -95,14 +96,22 @@ def test_a_module_without_types_is_named_with_the_commands(tmp_path: Path, vmlin
     assert f"    apt download linux-image-{RELEASE}-dbg\n" in help and "\n    netconsole types make debug\n" in help
 
 
-def test_and_where_only_the_compiler_finds_it_out(tmp_path: Path, vmlinux: bytes) -> None:
+@pytest.mark.parametrize(
+    ("release", "reason"),
+    [
+        (RELEASE, "modules have them from Linux 5.11 on"),
+        ("6.1.0-56-amd64", "it was built without (CONFIG_DEBUG_INFO_BTF_MODULES)"),
+    ],
+)
+def test_and_where_only_the_compiler_finds_it_out(tmp_path: Path, vmlinux: bytes, release: str, reason: str) -> None:
     """The probe watches no module, but names the types of one."""
     program = {"name": "one", "measures": "it", "attach": [{"point": "raw_tracepoint:kfree_skb", "function": "one"}]}
     spec = {"probe": {"name": "x", "btf_modules": [MODULE]}, "programs": [program]}
     source = "int one(void *ctx) { struct vport_of_nobody *port = ctx; return port->number; }"
-    answer = FarCompiler(ABOUT, Kernel(tmp_path, "its digest")).prepare(spec, source)["compiled"]
+    about = structs.replace(ABOUT, release=release)
+    answer = FarCompiler(about, Kernel(tmp_path, "its digest")).prepare(spec, source)["compiled"]
     assert isinstance(answer, dict)
-    assert answer["why"] == "this kernel has no types (BTF) of openvswitch: modules have them from Linux 5.11 on"
+    assert answer["why"] == f"this kernel has no types (BTF) of openvswitch: {reason}"
     assert "netconsole types make debug" in answer["help"]
 
 
