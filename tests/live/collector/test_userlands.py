@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,8 @@ from tests.support.live.userland import SUITES, MeasurementInside, Userland
 
 pytestmark = [pytest.mark.starting, pytest.mark.long]
 
+VERSIONS = {"bullseye": [3, 9, "0.18"], "trixie": [3, 13, "0.31"]}
+"""Python's and BCC's. Those of unstable change."""
 CLOSED_PORT = 9
 MANY = 5_000
 
@@ -22,14 +26,26 @@ def suite(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def inside(suite: str) -> Iterator[MeasurementInside]:
+def userland(suite: str) -> Userland:
     try:
-        userland = Userland(suite)
+        return Userland(suite)
     except LabUnavailable as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def inside(userland: Userland) -> Iterator[MeasurementInside]:
     measurement = MeasurementInside(userland)
     yield measurement
     measurement.close()
+
+
+def test_they_are_the_versions_that_these_systems_have(suite: str, userland: Userland) -> None:
+    print_versions = "import bcc, json, sys; print(json.dumps([*sys.version_info[:2], bcc.__version__[:4]]))"
+    said = subprocess.run(userland.command("-c", print_versions), capture_output=True, check=True).stdout
+    major, minor, _ = versions = json.loads(said)
+    assert versions == VERSIONS.get(suite, versions)
+    assert (major, minor) >= (3, 9)
 
 
 def test_each_dropped_datagram_is_counted_once(inside: MeasurementInside, namespace: Namespace) -> None:

@@ -178,6 +178,12 @@ def test_the_tree_has_what_bcc_includes() -> None:
     assert any(path.endswith("/asm/page.h") and "kernel_types.h" in text for path, text in tree.items())
 
 
+def test_pages_are_those_of_the_kernel_that_is_compiled_for() -> None:
+    """An arm64 kernel may have pages of 64 kB, whatever this machine has."""
+    page = header_tree.files("", "6.12.0", "aarch64", 65536)["arch/arm64/include/asm/page.h"]
+    assert "#define PAGE_SIZE" in page and "65536" in page and "#define PAGE_SHIFT 16" in page
+
+
 def test_the_running_kernel_s_types_take_kilobytes_not_megabytes() -> None:
     if not Path(b.VMLINUX).exists():
         pytest.skip("cannot run here: the kernel has no BTF")
