@@ -22,7 +22,7 @@ from netconsole_collector.types import header_tree, source_names
 from netconsole_collector.types.btf import Btf, Member, module_paths
 from netconsole_collector.types.kernel_types import TypeWriter
 from tests.lab.kernels.btf import btf_files
-from tests.lab.kernels.each import EACH
+from tests.lab.kernels.each import COMPILED_FOR
 from tests.lab.kernels.fetch import fetch, kernel_named
 from tests.lab.machine.errors import LabUnavailable
 from tests.support.live.collector_driver import CHECKOUT, PYTHON, SOURCE
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.computing
 LIMIT_S = 120
 OTHERS = [path for path in os.environ.get("NETCONSOLE_TEST_BTF", "").split(os.pathsep) if path]
 """Further kernels' BTF: files, with split BTF beside them."""
-KERNELS = ("running", *OTHERS, *EACH)
+KERNELS = ("running", *OTHERS, *COMPILED_FOR)
 CHECK = Path(__file__).parents[2] / "support/live/layout_check.py"
 SUSPECT = ("Qdisc", "softnet_data", "net", "netdev_queue", "task_struct")
 """Structs with runs of padding between cache lines."""
