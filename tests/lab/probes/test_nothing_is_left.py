@@ -10,14 +10,15 @@ import pytest
 
 from tests.lab.collector import InsideMeasurement
 from tests.lab.conftest import Lab
+from tests.lab.kernels.compiled import shipped
 from tests.lab.kernels.each import PROVEN
 from tests.lab.network.testbed import Testbed
 from tests.lab.network.traffic import ping
 
 pytestmark = [pytest.mark.long, pytest.mark.parametrize("testbed", PROVEN, indirect=True)]
 
-PROBES = ("kernel_drops", "ovs_upcalls", "vhost_queues", "irq_path", "kvm_irqs")
-"""Programs of all kinds: on tracepoints, at the entry and the return of functions, of vmlinux and of modules."""
+PROBES = sorted(shipped().keys() - {"virtio_guest"})
+"""All but the one of what a guest has: programs of all kinds, on functions of vmlinux and of modules."""
 PINGS = 20
 LIMIT_S = 60
 # What the kernel, /proc and the places of temporary files have of collectors, as JSON: only what is more than in a
