@@ -14,6 +14,8 @@ from tests.lab.machine.errors import LabError
 if TYPE_CHECKING:
     from tests.lab.machine.hypervisor import Hypervisor
 
+SAYS_WHY = "6.7"
+"""From this kernel on the datapath gives a reason. Before, the probe finds it out from the flow's actions."""
 DIRECTORY = "/run/openvswitch"
 START_LIMIT_S = 90.0
 NO_SOCKET, NOBODY_S = "0", "4000000000"

@@ -13,14 +13,13 @@ from netconsole_collector.types.header_tree import version_code
 from tests.lab.collector import InsideMeasurement
 from tests.lab.machine.hypervisor import CPUS
 from tests.lab.network.frames import Sent
+from tests.lab.network.ovs import SAYS_WHY
 from tests.lab.network.testbed import BRIDGE, Testbed
 from tests.lab.ovs.ends import Ends, events_of
 from tests.support.live.ovs_frames import ALL, FILTERS, NETNS, PORT, TRAFFIC, Frame, expected_fields, expected_labels
 
 PROBE = "ovs_drops"
 EVERY_EVENT = {"events_per_s": 100_000}
-SAYS_WHY = "6.7"
-"""From here on the datapath gives a reason. Before, the probe finds it out from the flow's actions."""
 DROPPED = Frame("10.9.0.1", "10.9.0.2", target_port=4444)
 STORM, FEW, FROM_GUEST = 8000, 7, 5
 """`FEW` at once, one such lot after the other, are no storm for the circuit breaker (docs/design/governor.md)."""

@@ -11,7 +11,7 @@ from tests.lab.collector import InsideMeasurement
 from tests.lab.conftest import Lab
 from tests.lab.kernels.each import PROVEN
 from tests.lab.machine.hypervisor import Hypervisor
-from tests.lab.network.ovs import NOBODY_S
+from tests.lab.network.ovs import NOBODY_S, SAYS_WHY
 from tests.lab.network.testbed import BRIDGE, Testbed
 from tests.lab.network.wires import IN_A, Wires
 from tests.support.live import garbage
@@ -203,9 +203,15 @@ def test_a_flow_that_drops_is_told_from_silence_and_each_packet_it_drops_is_coun
     hypervisor.run("ovs-ofctl", "--strict", "del-flows", BRIDGE, "priority=100,udp,in_port=va,tp_dst=4444")
     (row,) = collector.rows("ovs_drops", "drops")
     assert (row.labels["port"], row.labels["reason"], row.labels["class"]) == ("va", "OVS_DROP_LAST_ACTION", "benign")
+    assert row.labels["provenance"] == provenance(wires)
     assert row.counts["count"] == collector.counter("ovs_drops", "drops") == DROPPED
     (flow,) = collector.rows("ovs_drops", "flows")
     assert (flow.labels["source"], flow.labels["target_port"], flow.counts["count"]) == ("10.9.0.1", 4444, DROPPED)
+
+
+def provenance(wires: Wires) -> str:
+    """Of a reason that the datapath itself gives, where its kernel has reasons of sub-systems."""
+    return "kernel" if version_code(wires.hypervisor.release) >= version_code(SAYS_WHY) else "inferred"
 
 
 def dropped(collector: InsideMeasurement, reason: str) -> int:
@@ -268,6 +274,7 @@ def test_what_a_meter_drops_is_what_it_says(wires: Wires, collector: InsideMeasu
     hypervisor.run(*openflow, "del-meter", BRIDGE, "meter=1")
     (by_band,) = re.findall(r"0: packet_count:(\d+)", shown)
     assert dropped(collector, "OVS_DROP_METER") == int(by_band) > 0
+    assert {row.labels["provenance"] for row in collector.rows("ovs_drops", "drops")} == {provenance(wires)}
 
 
 @pytest.mark.proves("ovs_drops", "counters.drops", "tables.drops.{reason,class}", "tables.flows.count")
@@ -281,6 +288,7 @@ def test_connections_over_a_zone_s_limit_are_drops_of_conntrack(wires: Wires, co
     collector.settle()
     hypervisor.run("ovs-ofctl", "--strict", "del-flows", BRIDGE, rule.partition(",actions")[0])
     assert dropped(collector, "OVS_DROP_CONNTRACK") == NEW_FLOWS - CONNECTIONS
+    assert {row.labels["provenance"] for row in collector.rows("ovs_drops", "drops")} == {provenance(wires)}
 
 
 @pytest.mark.proves(
