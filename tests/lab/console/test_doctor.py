@@ -6,6 +6,7 @@ After an intended change: `pytest tests/lab/console/test_doctor.py --update-refe
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from netconsole_collector.types import carried
 from tests.lab.kernels.btf import made_types
 from tests.lab.kernels.compiled import KEPT_INSIDE, compile_all, kept_inside, shipped
 from tests.lab.kernels.each import EACH
+from tests.lab.kernels.fetch import kernels
+from tests.lab.kernels.page import WITH_TYPES, cell
 from tests.lab.network.testbed import Testbed
 from tests.lab.ping.door import HYPERVISOR, Door, patient
 from tests.lab.pytest_inside import console_command
@@ -27,12 +30,20 @@ REFERENCES = Path(__file__).with_name("references")
 DOCTOR_LIMIT_S = 660.0  # it compiles every probe
 
 
+@pytest.fixture
+def all_loaded(testbed: Testbed) -> Iterator[Testbed]:
+    """With what any probe watches: the driver of a guest's network cards, and the queue that is a module on 5.10."""
+    testbed.hypervisor.run("modprobe", "-a", "virtio_net", "sch_fq_codel")
+    yield testbed
+    testbed.hypervisor.run("modprobe", "-r", "virtio_net")
+
+
 @pytest.mark.parametrize("testbed", EACH, indirect=True)
 def test_each_probe_takes_the_reviewed_attach_point(
-    testbed: Testbed, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    all_loaded: Testbed, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compiled here and loaded there, as `netconsole doctor --host` does."""
-    hypervisor, manifests = testbed.hypervisor, load_all()
+    hypervisor, manifests = all_loaded.hypervisor, load_all()
     monkeypatch.setattr(carried, "DIRECTORY", str(made_types(hypervisor.release).parent))
     with patient(), Door(hypervisor, [], tmp_path) as door, closing(door.approach(HYPERVISOR)) as way:
         report = examine(manifests, way.enter(typed_modules(manifests)))
@@ -47,11 +58,33 @@ def test_each_probe_takes_the_reviewed_attach_point(
     assert found == json.loads(path.read_text("utf-8")), f"see the head of this file; what changed is {path.name}"
 
 
-def test_what_is_compiled_there_is_what_is_compiled_here(testbed: Testbed) -> None:
+@pytest.mark.parametrize("testbed", [one.name for one in kernels() if one.made], indirect=True)
+def test_without_types_of_modules_each_probe_that_wants_them_says_so_with_the_commands(
+    all_loaded: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As such a kernel is found, before anybody has made them. What needs none of them is as it is with them."""
+    hypervisor, manifests = all_loaded.hypervisor, load_all()
+    reference = json.loads((REFERENCES / f"{hypervisor.tree.kernel.name}.json").read_text("utf-8"))["probes"]
+    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path / "none"))
+    with patient(), Door(hypervisor, [], tmp_path) as door, closing(door.approach(HYPERVISOR)) as way:
+        found = examine(manifests, way.enter(typed_modules(manifests))).probes
+    wanting = {name for name, one in reference.items() if cell(one).endswith(WITH_TYPES)}
+    assert {name for name, one in found.items() if one.why != reference[name]["why"]} == wanting
+    refused = {name: one for name, one in found.items() if name in wanting and one.state == "unsupported"}
+    assert {"vhost_queues", "tun_queues", "ovs_drops", "ovs_upcalls", "kvm_irqs"} <= refused.keys()
+    for name, one in refused.items():
+        assert (one.why or "").startswith("this kernel has no types (BTF) of "), name
+        assert f"    apt download linux-image-{hypervisor.release}-dbg\n" in (one.help or ""), name
+    for name in wanting - refused.keys():
+        assert found[name].state == "degraded" and " is not measured" in (found[name].why or ""), name
+
+
+def test_what_is_compiled_there_is_what_is_compiled_here(all_loaded: Testbed) -> None:
     """The same programs, under the same names. Other tests load what was compiled here (compiled.py). It takes minutes.
 
     A kernel that refuses programs with few calls of helpers is given others, at several times the cost: those differ.
     """
+    testbed = all_loaded
     testbed.hypervisor.shell(f"rm -rf {KEPT_INSIDE}")
     result = testbed.hypervisor.run(*console_command("doctor", "--json"), limit_s=DOCTOR_LIMIT_S, check=False)
     assert result.code == 0, result.text + result.errors

@@ -20,7 +20,7 @@ Do not edit it. A kernel has its name of `tests/lab/kernels/kernels.toml`.
 | word | means |
 |---|---|
 | full | every program of the probe is attached, and it sees as much as on any kernel |
-| part | a program is missing, or this kernel hides something from it; the list below says what, and why |
+| part | a program is missing or costs more, or this kernel hides something from it; the list below says why |
 | no | the probe cannot run; the list says why |
 | not tried | what it watches is not loaded in the lab's hypervisor |
 | with types | the kernel's modules have no types (before 5.11); those that \
@@ -42,6 +42,7 @@ which none was.
 
 """
 _ABSENT = "is not loaded"
+WITH_TYPES = "with types"
 _NO_TYPES = "this kernel has no types (BTF) of"
 
 
@@ -96,7 +97,7 @@ def cell(probe: Mapping[str, Any]) -> str:
     if probe["state"] not in RUNNING:
         return NOT_TRIED if _ABSENT in (probe["why"] or "") else NO
     word = "part" if probe["why"] else "full"
-    return f"{word}, with types" if any(_NO_TYPES in one["why"] for one in probe["tried"]) else word
+    return f"{word}, {WITH_TYPES}" if any(_NO_TYPES in one["why"] for one in probe["tried"]) else word
 
 
 def _why(probe: Mapping[str, Any]) -> str:
