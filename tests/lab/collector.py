@@ -164,6 +164,13 @@ class InsideMeasurement(Measurement):
         assert true - missed <= counted <= true, (probe, counted, true, missed)
 
 
+class CompiledInside(InsideMeasurement):
+    """Where the machine has other types than those that are compiled for outside."""
+
+    def bring(self, command: Mapping[str, Any]) -> None:
+        pass
+
+
 def stages_of(collector: Measurement, probe: str, device: str = "vnet0") -> dict[str, frames.Buckets]:
     """The histograms of a path's stages since the probe was loaded, of queue 0."""
     found = collector.histograms(probe, "stages", device=device, queue=0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netconsole.probes import catalogue, type_maker, type_pruning
+from netconsole_collector.compile import type_files
 from netconsole_collector.types import carried
 from tests.lab.kernels import archive
 from tests.lab.kernels.archive import cache_dir, locked
@@ -81,6 +82,8 @@ def _hide_types(vmlinux: Path) -> None:
 def made_kernel(tree: KernelTree) -> Path:
     """The directory of types made as if the kernel had none, of vmlinux and the modules: for the probes of now.
 
+    By the command that doctor says, where a debug package has been unpacked.
+
     Raises LabUnavailable.
     """
     made = made_types(tree.version).with_name("without-btf") / tree.version
@@ -92,13 +95,18 @@ def made_kernel(tree: KernelTree) -> Path:
             vmlinux = f"usr/lib/debug/boot/vmlinux-{tree.version}"
             with tempfile.TemporaryDirectory(prefix="making-", dir=cache_dir()) as directory:
                 work = Path(directory)
-                bare = work / "vmlinux"
+                unpacked = work / "debug"
                 kernel = _of_debug_package(tree, "debug-vmlinux", [vmlinux]) / vmlinux
+                bare = unpacked / vmlinux
+                bare.parent.mkdir(parents=True)
                 shutil.copy(kernel, bare)
                 _hide_types(bare)
-                console = str(Path(sys.executable).with_name("netconsole"))
-                command = [console, "types", "make", "--into", str(work), str(bare)]
-                archive.run([*command, *(str(debug / name) for name in names)], work, MAKE_LIMIT_S)
+                for name in names:
+                    (unpacked / DEBUG.format(tree.version) / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(debug / name, unpacked / DEBUG.format(tree.version) / name)
+                command = type_files.how_to_make({"release": tree.version}).splitlines()[-3].split()
+                assert command == ["netconsole", "types", "make", "debug"]
+                archive.run([str(Path(sys.executable).with_name(command[0])), *command[1:]], work, MAKE_LIMIT_S)
                 made.parent.mkdir(exist_ok=True)
                 (work / tree.version).rename(made)
     return made

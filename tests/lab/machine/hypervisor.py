@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
+from netconsole_collector.compile import type_files
 from netconsole_collector.types import carried
 from tests.lab.kernels.btf import btf_files, made_types
 from tests.lab.kernels.fetch import Kernel, fetch
@@ -49,6 +50,8 @@ exec "$@"
 """
 # A nanosecond of the machine's clock is one instruction. One thread runs all CPUs, in turns: the clock is that of all.
 INSTRUCTION_CLOCK = ("-icount", "shift=0")
+CARRIED = "/run/carried"
+"""Where files of types are before they are installed."""
 NETWORK_MODULES = ["tun", "vhost_net", "openvswitch", "kvm_amd", "veth", "sch_netem"]
 
 
@@ -121,7 +124,6 @@ class Hypervisor(Machine):
         if not self.tree.kernel.made:
             return
         btf_files(self.tree)
-        self.run("mkdir", "-p", self.types_inside)
         self.carry(made_types(self.tree.version))
 
     @property
@@ -130,10 +132,13 @@ class Hypervisor(Machine):
         return f"{carried.DIRECTORY}/{self.tree.version}"
 
     def carry(self, types: Path) -> None:
-        """Puts the files of this directory there."""
+        """Puts the files of this directory, named as the kernel, there by the command that doctor says."""
+        carried_here = f"{CARRIED}/{types.name}"
+        self.run("mkdir", "-p", carried_here)
         for path in types.iterdir():
-            self.write_file(f"{self.types_inside}/{path.name}", path.read_bytes())
-            self.run("chmod", "600", f"{self.types_inside}/{path.name}")
+            self.write_file(f"{carried_here}/{path.name}", path.read_bytes())
+        install = type_files.how_to_make({"release": self.tree.version}).splitlines()[-1].strip()
+        self.shell(f"cd {CARRIED}; {install.removeprefix('sudo ')}; rm -r {carried_here}")
 
     tree_inside = "/run/kernel"
     """Where the files of its kernel's package are inside, and what a test has put beside them before (l1_init.sh)."""

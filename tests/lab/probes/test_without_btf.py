@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
-from tests.lab.collector import InsideMeasurement
+from tests.lab.collector import CompiledInside, InsideMeasurement
 from tests.lab.kernels.btf import made_kernel
 from tests.lab.machine.errors import LabUnavailable
 from tests.lab.network.testbed import BRIDGE, Testbed
@@ -21,13 +20,6 @@ pytestmark = pytest.mark.parametrize("testbed", [ONLY_KERNEL], indirect=True)
 PROBES = ("kernel_drops", "vhost_queues", "tun_queues", "kvm_irqs", "ovs_drops", "ovs_upcalls")
 OWN_TYPES = "/sys/kernel/btf"
 PINGS, SENT, DROPPED, NEW_FLOWS = 40, 500, 50, 30
-
-
-class CompiledInside(InsideMeasurement):
-    """What is compiled outside is asked for by other types."""
-
-    def bring(self, command: Mapping[str, Any]) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +53,21 @@ def test_everything_attaches_by_what_needs_no_types_of_the_kernel_itself(collect
 
 
 def test_pings_of_a_guest_are_counted_on_its_queues(testbed: Testbed, collector: InsideMeasurement) -> None:
-    device = testbed.guests[0].card.tap
+    guest = testbed.guests[0]
+    device = guest.card.tap
     collector.begin()
-    ping(testbed.hypervisor, testbed.guests[0], PINGS)
+    ping(testbed.hypervisor, guest, PINGS)
     collector.settle()
     collector.assert_whole("vhost_queues", "tun_queues")
+    collector.assert_whole("kvm_irqs", but="missed")
     for direction in ("rx", "tx"):
         counted = collector.total("vhost_queues", "queues", "packets", device=device, direction=direction)
         assert counted == PINGS, direction
     assert collector.total("tun_queues", "queues", "taken", device=device) == PINGS
+    signals = collector.total("vhost_queues", "queues", "signals", device=device)
+    assert signals > 0
+    for count in ("wakeups", "at_once", "accepted"):
+        collector.assert_counted("kvm_irqs", collector.total("kvm_irqs", "lines", count, vm=guest.name), signals)
 
 
 def test_datagrams_to_a_closed_port_are_drops(testbed: Testbed, collector: InsideMeasurement) -> None:
