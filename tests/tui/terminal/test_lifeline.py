@@ -14,6 +14,7 @@ import pytest
 
 from netconsole.tui.terminal.flow_control import (
     BELIEVED_S,
+    DOUBTED_S,
     GIVE_UP_S,
     GIVE_UP_TIMES,
     QUESTION,
@@ -146,7 +147,7 @@ class TestFlow:
         clock = Clock()
         flow = FlowControl(False, clock)
         flow.wrote(20_000, waited_s=10.0, taken_waiting=10)
-        clock.now_s += BELIEVED_S
+        clock.now_s += DOUBTED_S
         assert flow.busy()
         clock.now_s += 0.1
         assert not flow.busy()
@@ -156,6 +157,21 @@ class TestFlow:
         assert flow.busy()
         clock.now_s += TERMINAL_BUFFER_BYTES / 8_000
         assert not flow.busy(), "by the speed of now"
+
+    def test_a_sudden_stop_is_believed_for_long_only_when_it_is_measured_again(
+        self,
+    ) -> None:
+        clock = Clock()
+        flow = FlowControl(False, clock)
+        for waited_s in (1.0, 1.0):
+            flow.wrote(8_000, waited_s, taken_waiting=8_000)
+            clock.now_s += 1.0
+        for believed_s in (DOUBTED_S, BELIEVED_S):
+            flow.wrote(100, waited_s=10.0, taken_waiting=100)
+            clock.now_s += believed_s
+            assert flow.busy()
+            clock.now_s += 0.1
+            assert not flow.busy()
 
     @pytest.mark.parametrize("was_full", [True, False])
     def test_a_few_bytes_that_waited_in_a_stop_do_not_make_a_reader_slow(self, was_full: bool) -> None:

@@ -25,6 +25,11 @@ BELIEVED_S = 30.0
 """A terminal that is still busy so long after a write is taken for one that was stopped (Ctrl-S, a line that hung) when
 its speed was measured: by that speed nothing would be drawn for hours. A full buffer measures its speed anew. One that
 answers nothing and takes less than 410 bytes/s for long is taken for stopped, too."""
+DOUBTED_S = 3.0
+"""The same for a speed of which we do not know yet whether it was a stop: the first one, and one that is `FAR_LOWER`
+than the one before. Measured so twice, it is believed."""
+FAR_LOWER = 4
+"""Times."""
 _SMALL_BYTES = 256
 
 
@@ -41,6 +46,8 @@ class FlowControl:
         self._round_trips: deque[float] = deque(maxlen=REMEMBERED)
         self._unanswered = 0
         self._bytes_per_s: float | None = None
+        self._measured_bytes_per_s: float | None = None
+        self._believed_s = DOUBTED_S
         self._since_full = -TERMINAL_BUFFER_BYTES  # it is empty at first: what fills it has not been read
         self._under_way = 0.0
         self._full_at_s = self._under_way_at_s = self._wrote_at_s = clock()
@@ -76,7 +83,10 @@ class FlowControl:
             self._wrote_at_s = now_s = self._clock()
             self._since_full += taken
             if waited_s > 0 and taken_waiting > 0:
-                self._bytes_per_s = self._speed(now_s, taken_waiting / waited_s)
+                speed, before_bytes_per_s = self._speed(now_s, taken_waiting / waited_s), self._measured_bytes_per_s
+                confirmed = before_bytes_per_s is not None and speed * FAR_LOWER >= before_bytes_per_s
+                self._believed_s = BELIEVED_S if confirmed else DOUBTED_S
+                self._bytes_per_s = self._measured_bytes_per_s = speed
                 self._full_at_s, self._since_full = now_s, 0
                 self._under_way = float(TERMINAL_BUFFER_BYTES)
                 return
@@ -119,7 +129,7 @@ class FlowControl:
     def _model(self) -> float:
         """Bytes that the buffer still holds, if the terminal reads as fast as before the buffer was last full."""
         now_s = self._clock()
-        if now_s - self._wrote_at_s > BELIEVED_S:
+        if now_s - self._wrote_at_s > self._believed_s:
             self._bytes_per_s = None
         if self._bytes_per_s is None:
             self._under_way = 0.0
