@@ -74,7 +74,9 @@ def _reason(probe: ProbeResult) -> str:
         for one in program.tried
         if isinstance(one, Mapping) and one.get("why")
     }
-    return reasons.pop() if len(reasons) == 1 else probe.why or "no reason known"
+    # Notes are told by themselves.
+    missing = (probe.why or "").removesuffix("; ".join(probe.notes)).removesuffix("; ")
+    return reasons.pop() if len(reasons) == 1 else missing or "no reason known"
 
 
 def _paragraph(head: str, what: str) -> list[str]:

@@ -103,6 +103,15 @@ def test_every_line_of_a_small_report() -> None:
     ]
 
 
+def test_what_notes_say_is_not_said_again_where_several_programs_are_missing() -> None:
+    tried = [[{"point": f"kprobe:{name}", "why": f"no {name}", "detail": ""}] for name in "ab"]
+    programs = [ProgramCheck(name, None, one) for name, one in zip("ab", tried, strict=True)]
+    partly = ProbeResult("degraded", "a is not measured; b is not measured; old; odd", notes=["old", "odd"])
+    told = " ".join(brief(Report(HOST, {}, {"one": msgspec.structs.replace(partly, programs=programs)})).split())
+    assert "! degraded one: a is not measured; b is not measured" in told
+    assert (told.count("old"), told.count("odd")) == (1, 1) and "but one: old" in told
+
+
 def test_the_reason_of_most_probes_comes_first_and_help_is_said_once() -> None:
     def failed(why: str | None, help: str) -> ProbeResult:
         return ProbeResult("failed", why, help)
