@@ -158,13 +158,11 @@ class TestFlow:
         clock.now_s += TERMINAL_BUFFER_BYTES / 8_000
         assert not flow.busy(), "by the speed of now"
 
-    def test_a_sudden_stop_is_believed_for_long_only_when_it_is_measured_again(
-        self,
-    ) -> None:
+    def test_a_sudden_stop_is_believed_for_long_only_when_it_is_measured_again(self) -> None:
         clock = Clock()
         flow = FlowControl(False, clock)
-        for waited_s in (1.0, 1.0):
-            flow.wrote(8_000, waited_s, taken_waiting=8_000)
+        for _ in range(2):
+            flow.wrote(8_000, waited_s=1.0, taken_waiting=8_000)
             clock.now_s += 1.0
         for believed_s in (DOUBTED_S, BELIEVED_S):
             flow.wrote(100, waited_s=10.0, taken_waiting=100)

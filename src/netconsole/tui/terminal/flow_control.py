@@ -26,10 +26,9 @@ BELIEVED_S = 30.0
 its speed was measured: by that speed nothing would be drawn for hours. A full buffer measures its speed anew. One that
 answers nothing and takes less than 410 bytes/s for long is taken for stopped, too."""
 DOUBTED_S = 3.0
-"""The same for a speed of which we do not know yet whether it was a stop: the first one, and one that is `FAR_LOWER`
-than the one before. Measured so twice, it is believed."""
-FAR_LOWER = 4
-"""Times."""
+"""The same for a speed that may have been a stop: the first one, and one that is `FAR_LOWER_TIMES` lower than the one
+before. If the next one is as low, it is believed."""
+FAR_LOWER_TIMES = 4
 _SMALL_BYTES = 256
 
 
@@ -79,18 +78,18 @@ class FlowControl:
     def wrote(self, taken: int, waited_s: float, taken_waiting: int) -> None:
         """``taken`` bytes were written. The last ``taken_waiting`` of them had to wait ``waited_s`` for room."""
         with self._lock:
-            before = self._model()
+            under_way = self._model()
             self._wrote_at_s = now_s = self._clock()
             self._since_full += taken
             if waited_s > 0 and taken_waiting > 0:
-                speed, before_bytes_per_s = self._speed(now_s, taken_waiting / waited_s), self._measured_bytes_per_s
-                confirmed = before_bytes_per_s is not None and speed * FAR_LOWER >= before_bytes_per_s
+                speed, former = self._speed(now_s, taken_waiting / waited_s), self._measured_bytes_per_s
+                confirmed = former is not None and speed * FAR_LOWER_TIMES >= former
                 self._believed_s = BELIEVED_S if confirmed else DOUBTED_S
                 self._bytes_per_s = self._measured_bytes_per_s = speed
                 self._full_at_s, self._since_full = now_s, 0
                 self._under_way = float(TERMINAL_BUFFER_BYTES)
                 return
-            self._under_way = before + taken
+            self._under_way = under_way + taken
             if self._bytes_per_s is not None and self._under_way > TERMINAL_BUFFER_BYTES:
                 # There was room although the model had none left: the terminal reads faster than before.
                 self._bytes_per_s *= 2
