@@ -250,7 +250,7 @@ class GovernedSpec:
 
 @dataclass(frozen=True, slots=True)
 class LimitSpec:
-    """What a probe cannot see on kernels before one, or from one on; which, as (6, 7)."""
+    """Something that a probe cannot see before a kernel, or from it on. ``kernel`` is its release: (6, 7)."""
 
     says: str
     kernel: tuple[int, int]
@@ -277,7 +277,7 @@ class Manifest:
     title: str
     summary: str
     cannot_see: str
-    """On any kernel, and then with ``limits`` on which."""
+    """On any kernel, then by each of ``limits``."""
     limits: tuple[LimitSpec, ...]
     cost: str
     modes: tuple[Mode, ...]

@@ -98,7 +98,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         version=probe.integer("version", None, 1, 1_000_000) or 1,
         title=probe.text("title"),
         summary=probe.text("summary"),
-        cannot_see=" ".join([probe.text("cannot_see", ""), *(f"{_capital(one.when)}: {one.says}." for one in limits)]),
+        cannot_see=" ".join(filter(None, [probe.text("cannot_see", ""), *map(_sentence, limits)])),
         limits=limits,
         cost=probe.text("cost", None, COSTS),
         modes=tuple(modes),
@@ -165,13 +165,13 @@ def _limit(item: Checker) -> LimitSpec:
     key = "before" if item.has("before") else "since"
     release = item.text(key, "")
     matched = _KERNEL.fullmatch(release)
-    if release and matched is None:
+    if isinstance(item.values.get(key), str) and matched is None:
         item.wrong(key, f"expected a kernel's first two numbers, such as 6.7, found {shown(release)}")
     return LimitSpec(item.text("says"), (int(matched[1]), int(matched[2])) if matched else (0, 0), key == "before")
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _sentence(limit: LimitSpec) -> str:
+    return f"{limit.when[:1].upper()}{limit.when[1:]}: {limit.says}."
 
 
 def _program(item: Checker) -> ProgramSpec:

@@ -10,9 +10,7 @@ from netconsole_collector.types import header_tree, prototypes
 
 Json = Dict[str, Any]
 _NO_BTF = "this kernel has no types of its own (BTF), and fentry and fexit need them"
-_NO_MODULE_BTF = (
-    "this kernel has no types (BTF) of {}, and fentry and fexit need them (modules have them from Linux 5.11 on)"
-)
+_NO_MODULE_BTF = "this kernel has no types (BTF) of {}, and fentry and fexit need them"
 
 
 def attached_at(

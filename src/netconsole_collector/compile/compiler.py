@@ -32,6 +32,7 @@ _HEADERS = "linux-headers-{0} (Debian, Ubuntu), kernel-devel-{0} (Fedora, RHEL)"
 
 _MODULES_HAVE_TYPES = "5.11"
 _NO_TYPES_YET = "modules have them from Linux {} on".format(_MODULES_HAVE_TYPES)
+_BUILT_WITHOUT = "it, or the module, was built without them (CONFIG_DEBUG_INFO_BTF_MODULES)"
 
 _TYPE_IS_MISSING = (
     "incomplete type",
@@ -274,7 +275,7 @@ class Compiler:
     def _no_types_of(self, lacking: List[str], log: str = "") -> ProbeRefused:
         release = type_files.release_of(self.job)
         of_modules = header_tree.version_code(release) >= header_tree.version_code(_MODULES_HAVE_TYPES)
-        reason = "it was built without (CONFIG_DEBUG_INFO_BTF_MODULES)" if of_modules else _NO_TYPES_YET
+        reason = _BUILT_WITHOUT if of_modules else _NO_TYPES_YET
         why = "this kernel has no types (BTF) of {}: {}".format(", ".join(lacking), reason)
         return ProbeRefused(why, "unsupported", type_files.how_to_make(self.job), log)
 

@@ -19,7 +19,7 @@ Do not edit it. A kernel has its name of `tests/lab/kernels/kernels.toml`.
 
 | word | means |
 |---|---|
-| full | every program of the probe is attached, and it sees as much as on any kernel |
+| full | every program of the probe is attached, and nothing is known that this kernel hides from it |
 | part | a program is missing or costs more, or this kernel hides something from it; the list below says why |
 | no | the probe cannot run; the list says why |
 | not tried | what it watches is not loaded in the lab's hypervisor |

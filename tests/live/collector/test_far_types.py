@@ -100,7 +100,7 @@ def test_a_module_without_types_is_named_with_the_commands(tmp_path: Path, vmlin
     ("release", "reason"),
     [
         (RELEASE, "modules have them from Linux 5.11 on"),
-        ("6.1.0-56-amd64", "it was built without (CONFIG_DEBUG_INFO_BTF_MODULES)"),
+        ("6.1.0-56-amd64", "it, or the module, was built without them (CONFIG_DEBUG_INFO_BTF_MODULES)"),
     ],
 )
 def test_and_where_only_the_compiler_finds_it_out(tmp_path: Path, vmlinux: bytes, release: str, reason: str) -> None:

@@ -134,6 +134,7 @@ def test_four_knobs_of_its_own_are_the_most_beside_common_ones_and_sets(tmp_path
         ("[knobs]", "[[limits]]\nbefore = '6.7'\n[knobs]", "limits[0].says", "missing"),
         ("[knobs]", "[[limits]]\nsays = 'it'\n[knobs]", "limits[0].before", "either this or since"),
         ("[knobs]", "[[limits]]\nbefore = '6.7'\nsince = '6'\nsays = 'it'\n[knobs]", "limits[0].before", "either"),
+        ("[knobs]", "[[limits]]\nsince = ''\nsays = 'it'\n[knobs]", "limits[0].since", "such as 6.7"),
         ("[knobs]", "[[limits]]\nsince = '6.7-rc1'\nsays = 'it'\n[knobs]", "limits[0].since", "such as 6.7"),
         ("[knobs]", "[[limits]]\nbefore = 6.7\nsays = 'it'\n[knobs]", "limits[0].before", "text"),
         ("port = 0", "port = 70000", "knobs.port", "0 to 65535"),
