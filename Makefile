@@ -28,8 +28,8 @@ LOCK := $(or $(XDG_RUNTIME_DIR),/tmp)/netconsole-tests-$(shell id -u).lock
 # Beside all of these: `terminals`, which mostly wait too, and `computing` in the time that is left (SCHED_IDLE). Last and alone: `costs`.
 TOGETHER := $(MAKE) --no-print-directory --jobs --keep-going --output-sync=target
 PYTEST := $(BIN)/python -m pytest
-# As there are processors: of the tests of `computing` those that start processes wait for them.
-HALF_AS_MANY_AGAIN = $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
+# Three workers for two processors: some tests wait for processes that they start, and two workers leave one idle.
+WORKERS = $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 
 test: .venv/.ready-test
 ifdef ARGS
@@ -75,7 +75,7 @@ starting: .venv/.ready-test
 	$(PYTEST) -m 'starting and not long' -n logical --dist loadfile --no-loadscope-reorder --durations=10 tests/live/console tests/live
 
 computing: .venv/.ready-test
-	chrt --idle 0 $(PYTEST) -m 'computing and not long' -n $(HALF_AS_MANY_AGAIN) --durations=10
+	chrt --idle 0 $(PYTEST) -m 'computing and not long' -n $(WORKERS) --durations=10
 
 lint: .venv/.ready-test
 	$(BIN)/ruff check

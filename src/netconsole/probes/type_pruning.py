@@ -10,8 +10,8 @@ from netconsole_collector.names import drop_reasons
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import source_names
 
-HEADER = struct.Struct("<HBBIIIII")
-MAGIC = 0xEB9F
+_HEADER = struct.Struct("<HBBIIIII")
+_MAGIC = 0xEB9F
 _TYPE = struct.Struct("<III")
 _WORD = struct.Struct("<I")
 _REFERRING = {b.PTR, b.TYPEDEF, b.VOLATILE, b.CONST, b.RESTRICT, b.FUNC, b.FUNC_PROTO, b.VAR, b.TYPE_TAG, b.DECL_TAG}
@@ -40,7 +40,10 @@ class Types:
     """
 
     def __init__(self, vmlinux: bytes | None, types: bytes) -> None:
-        """``types`` are those of a module on top of ``vmlinux``; None: they are vmlinux's own. Raises ValueError."""
+        """``types`` are those of a module on top of ``vmlinux``; None: they are vmlinux's own.
+
+        Raises ValueError, struct.error and IndexError for what is no BTF.
+        """
         base_types, self._base_strings = (b"", b"") if vmlinux is None else _parts(vmlinux)
         own, self.strings = _parts(types)
         self.first_id = 1 + sum(1 for _ in _each(base_types))
@@ -88,9 +91,9 @@ class Types:
 
 
 def pruned(vmlinux: bytes | None, types: bytes, names: set[str]) -> bytes:
-    """Those types that have one of these names, and all that they need, with numbers of their own. Raises ValueError.
+    """Those types that have one of these names, and all that they need, with numbers of their own.
 
-    ``types`` are those of a module on top of ``vmlinux``; None: they are vmlinux's own.
+    ``types`` are those of a module on top of ``vmlinux``; None: they are vmlinux's own. Raises as :class:`Types` does.
     """
     split = Types(vmlinux, types)
     order = sorted(split.needed(split.with_names(names))[0])
@@ -119,7 +122,7 @@ def root_names(vmlinux: bytes | None, types: bytes) -> set[str]:
 def written(types: Iterable[bytearray], strings: bytes) -> bytes:
     """BTF that consists of these."""
     content = b"".join(types)
-    return HEADER.pack(MAGIC, 1, 0, HEADER.size, 0, len(content), len(content), len(strings)) + content + strings
+    return _HEADER.pack(_MAGIC, 1, 0, _HEADER.size, 0, len(content), len(content), len(strings)) + content + strings
 
 
 def ids(one: bytearray) -> list[int]:
@@ -133,8 +136,8 @@ def name_offsets(one: bytearray) -> list[int]:
 
 
 def _parts(raw: bytes) -> tuple[bytes, bytes]:
-    magic, version, _, header, types_at, types, strings_at, strings = HEADER.unpack_from(raw)
-    if (magic, version) != (MAGIC, 1) or len(raw) < header + strings_at + strings:
+    magic, version, _, header, types_at, types, strings_at, strings = _HEADER.unpack_from(raw)
+    if (magic, version) != (_MAGIC, 1) or len(raw) < header + strings_at + strings:
         raise ValueError("not BTF")
     return raw[header + types_at :][:types], raw[header + strings_at :][:strings]
 

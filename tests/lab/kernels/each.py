@@ -36,7 +36,7 @@ _STORED = {
 }
 TYPES_OF_EACH = [*EACH, *(_STORED[kernel.name] for kernel in kernels() if kernel.name in _STORED)]
 TYPES = [*COMPILED_FOR, *_STORED.values()]
-"""With the stored types of those that are `long`, which `make test` has instead."""
+"""With the stored types of those that are `long`: `make test` has these instead (stored.py)."""
 PROVEN = [one for one in EACH if kernel_named(one.values[0]).share == kernel_named(DEFAULT).share]
 """Counts are proven on these. A kernel that differs only in how it was configured is left out."""
 

@@ -10,7 +10,6 @@ declaration.
 from __future__ import annotations
 
 import io
-import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +27,7 @@ ABOUT = ("version", "names")
 """Members of a file beside the types: the kernel's release, and all names whose types were to be kept."""
 _ASKED_FOR = {"bpf_rdonly_cast"}
 """By the compiler itself (Compiler.ways)."""
-_EMPTY = bytearray(4) + (btf.FWD << 24).to_bytes(4, sys.byteorder) + bytearray(4)
+_EMPTY = bytearray(4) + (btf.FWD << 24).to_bytes(4, "little") + bytearray(4)
 """A declaration of a struct without a name."""
 
 
