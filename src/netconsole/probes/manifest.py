@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,6 @@ PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop")
 """What the page of a table's row may have besides the row's own figures."""
 LAST = 100
 """The order of what does not say where it stands."""
-_RELEASE = re.compile(r"([0-9]+)\.([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,22 +248,15 @@ class GovernedSpec:
 
 @dataclass(frozen=True, slots=True)
 class LimitSpec:
-    """Something that a probe cannot see before a kernel, or from it on. ``kernel`` is its release: (6, 7)."""
+    """Something that a probe cannot see before a kernel, or from it on. ``kernel`` is its release: "6.7"."""
 
     says: str
-    kernel: tuple[int, int]
+    kernel: str
     before: bool
 
     @property
     def when(self) -> str:
-        release = ".".join(map(str, self.kernel))
-        return f"before kernel {release}" if self.before else f"from kernel {release} on"
-
-    def holds(self, release: str) -> bool:
-        """On the kernel of this release, as `uname -r` says it. By number: a distribution may have changed it since."""
-        if (matched := _RELEASE.match(release)) is None:
-            return False
-        return ((int(matched[1]), int(matched[2])) < self.kernel) is self.before
+        return f"before kernel {self.kernel}" if self.before else f"from kernel {self.kernel} on"
 
 
 @dataclass(frozen=True, slots=True)

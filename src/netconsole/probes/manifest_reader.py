@@ -57,7 +57,7 @@ _SECTIONS = (
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
 _MODULE = re.compile(r"\w{1,55}", re.ASCII)
-_KERNEL = re.compile(r"([0-9]{1,2})\.([0-9]{1,3})")
+_KERNEL = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}")
 _FACT = re.compile(r"(?:HAVE|NARGS)_\w{1,120}", re.ASCII)
 
 
@@ -164,10 +164,9 @@ def _limit(item: Checker) -> LimitSpec:
         item.wrong("before", "expected either this or since: the kernel until which, or from which on, that is so")
     key = "before" if item.has("before") else "since"
     release = item.text(key, "")
-    matched = _KERNEL.fullmatch(release)
-    if isinstance(item.values.get(key), str) and matched is None:
+    if isinstance(item.values.get(key), str) and _KERNEL.fullmatch(release) is None:
         item.wrong(key, f"expected a kernel's first two numbers, such as 6.7, found {shown(release)}")
-    return LimitSpec(item.text("says"), (int(matched[1]), int(matched[2])) if matched else (0, 0), key == "before")
+    return LimitSpec(item.text("says"), release, key == "before")
 
 
 def _sentence(limit: LimitSpec) -> str:

@@ -25,6 +25,7 @@ from netconsole.host import identity
 from netconsole.probes.catalogue import Catalogue, load_all
 from netconsole.probes.manifest import Manifest
 from netconsole_collector.doctor import BY_HELPERS
+from netconsole_collector.types.header_tree import version_code
 
 SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
@@ -120,16 +121,20 @@ def examine(manifests: Catalogue | None = None, host: AnyHost = THIS_HOST) -> Re
         elif manifest.name not in probes:
             probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
     about = answer.host or msgspec.to_builtins(identity.describe())
-    for manifest in manifests.values():
-        notes = limits_on(manifest, str(about.get("kernel", "")))
-        if probes[manifest.name].state in RUNNING:
-            probes[manifest.name] = _with_notes(probes[manifest.name], notes)
+    for name, manifest in manifests.items():
+        if probes[name].state in RUNNING:
+            probes[name] = _with_notes(probes[name], limits_on(manifest, str(about.get("kernel", ""))))
     return Report(about, {**own, **answer.capabilities}, dict(sorted(probes.items())), broken, host.about is not None)
 
 
 def limits_on(manifest: Manifest, release: str) -> list[str]:
-    """What the probe cannot see on this kernel, and would on another."""
-    return [f"{one.when} it cannot see {one.says}" for one in manifest.limits if one.holds(release)]
+    """What the probe cannot see on the kernel of this release (`uname -r`), and would on another.
+
+    By number: a distribution may have changed its kernel since.
+    """
+    code = version_code(release)
+    holding = [one for one in manifest.limits if code and (code < version_code(one.kernel)) is one.before]
+    return [f"{one.when} it cannot see {one.says}" for one in holding]
 
 
 def _with_notes(result: ProbeResult, notes: Sequence[str]) -> ProbeResult:
