@@ -9,14 +9,15 @@ import pytest
 
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
+from netconsole.tui.ascii_text import _GLYPHS, SPELLED, to_ascii
 from netconsole.tui.screens.knobs import parse
 from netconsole.tui.screens.over import wrap
-from netconsole.tui.terminal.capabilities import _GLYPHS, inspect, prepare, to_ascii
+from netconsole.tui.terminal.capabilities import inspect, prepare
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.columns import TableColumn, place
 from netconsole.tui.widgets.ordering import HOLD_S, StableOrder
-from netconsole.tui.widgets.painted import cells, cut, folded, spread
+from netconsole.tui.widgets.painted import Line, cells, cut, folded, spelled, spread
 from netconsole.tui.widgets.spark import chart, condense, labelled, spark
 
 
@@ -220,8 +221,27 @@ class TestTerminal:
         assert environ["TEXTUAL_ANIMATIONS"] == "none"
 
     def test_ascii_keeps_every_column(self) -> None:
-        assert all(len(glyph) == 1 and letter.isascii() and len(letter) == 1 for glyph, letter in _GLYPHS.items())
-        assert to_ascii("a─b≥1 漢字 é") == "a-b>1 ???? ?"
+        same = {char: glyph for char, glyph in _GLYPHS.items() if char not in SPELLED}
+        assert all(len(glyph) == 1 and glyph.isascii() and len(char) == 1 for char, glyph in same.items())
+        assert to_ascii("a─b 漢字 é") == "a-b ???? ?"
+
+    def test_ascii_means_what_was_meant(self) -> None:
+        assert SPELLED == ("≥", "≤")
+        assert to_ascii("≥339") == ">=339" and to_ascii("≤2") == "<=2"
+
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            ([("total   ", "dim"), (" ≥339", "")], "total   >=339"),
+            ([("a ≥339", "look"), ("   b", "")], "a >=339  b"),
+            ([("a ≥3", ""), (" ", ""), (" b  c", "")], "a >=3 b  c"),
+            ([("a≥1≥2   b", "")], "a>=1>=2 b"),
+            ([("a ≥1", "")], "a >=1"),
+        ],
+    )
+    def test_a_longer_sign_takes_a_blank_beside_it(self, line: Line, text: str) -> None:
+        assert "".join(part for part, _ in spelled(line)) == text
+        assert {tone for _, tone in spelled(line)} == {tone for _, tone in line}
 
     def test_ascii_drops_what_takes_no_cell(self) -> None:
         assert to_ascii("e\u0301") == "e"

@@ -1,4 +1,4 @@
-"""Writes figures and outside text, the same way everywhere: three significant digits and a unit.
+"""Writes figures and outside text, the same way everywhere: three significant digits (two below 1) and a unit.
 
 A count that may be too low because of losses is written with ``≥``. An unknown figure is an en dash, never a 0. Text
 from outside (interface and process names, reasons, errors) always goes through :func:`safe`, and is never markup.
@@ -12,6 +12,8 @@ import unicodedata
 
 UNKNOWN = "–"
 AT_LEAST = "≥"
+LEAST_PCT = 0.01
+"""Below this a percentage is said to be less than it."""
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 _DURATIONS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
@@ -22,7 +24,7 @@ _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def number(value: float | None, at_least: bool = False) -> str:
-    """Three significant digits with k, M, G: 999, 1.23k, 45.6M. Integers below 1000 have no decimals."""
+    """Three significant digits with k, M, G: 999, 1.23k, 45.6M; two below 1: 0.47. Integers have no decimals."""
     if value is None or math.isnan(value):
         return UNKNOWN
     mark = AT_LEAST if at_least else ""
@@ -53,10 +55,20 @@ def rate(value: float | None, unit: str = "", at_least: bool = False) -> str:
     return f"{number(value, at_least)}{' ' + unit if unit else ''}/s"
 
 
-def percent(value: float | None, at_least: bool = False) -> str:
-    """A percentage: 1.3 %."""
-    text = number(value, at_least)
-    return text if text == UNKNOWN else f"{text} %"
+def percent(value: float | None, at_least: bool = False, digits: int = 3) -> str:
+    """A percentage: 1.34 %, or 1.3 % with fewer digits.
+
+    What is not all is never rounded to 100 %, and what is there never to 0 %.
+    """
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if 0 < value < LEAST_PCT:
+        return f"{AT_LEAST}0 %" if at_least else f"< {LEAST_PCT} %"
+    if 1 < abs(value) < 100 and not float(value).is_integer():
+        most = 100 - 10.0 ** (2 - digits)
+        text = f"{max(-most, min(value, most)):#.{digits}g}".rstrip(".")
+        return f"{AT_LEAST if at_least else ''}{text} %"
+    return f"{number(value, at_least)} %"
 
 
 def duration(value: float | None, unit: str = "ns") -> str:
@@ -89,6 +101,16 @@ def quantity(value: float | None, unit: str, at_least: bool = False) -> str:
         return memory(value)
     text = number(value, at_least)
     return f"{text} {unit}" if unit else text
+
+
+def things(value: int | None, what: str, at_least: bool = False) -> str:
+    """An exact count of what is named in the plural: 1 packet, 1 234 packets, 1 echo."""
+    text = count(value, at_least)
+    if value == 1 and what not in _NANOSECONDS:
+        ends = (("ies", "y"), ("oes", "o"), ("sses", "ss"), ("ches", "ch"), ("s", ""))
+        plural, singular = next((end for end in ends if what.endswith(end[0])), ("", ""))
+        what = what[: len(what) - len(plural)] + singular
+    return f"{text} {what}".rstrip()
 
 
 def elapsed(seconds: float | None) -> str:
@@ -170,7 +192,12 @@ def _escaped(character: str) -> str:
 
 
 def _digits(size: float) -> str:
-    return f"{size:#.3g}".rstrip(".") if size else "0"
+    if size >= 0.9995:
+        return f"{size:#.3g}".rstrip(".")
+    if not size:
+        return "0"
+    text = f"{size:.2g}"
+    return text if "e" not in text else f"{size:.{1 - math.floor(math.log10(size))}f}"
 
 
 def parse_duration(text: str) -> float | None:

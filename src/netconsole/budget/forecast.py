@@ -185,7 +185,7 @@ def excess(
     """The limit that these would exceed, when other probes take ``other_pct`` of a core; None when none."""
     total = other_pct + sum(one.kernel_cpu_pct for one in forecasts)
     if budget.kernel_cpu_pct is not None and total > budget.kernel_cpu_pct:
-        return f"{_percent(total)} of one core in total, the budget is {budget.kernel_cpu_pct:g} %"
+        return f"{figure.percent(total, digits=2)} of one core in total, the budget is {budget.kernel_cpu_pct:g} %"
     if budget.ns_per_packet is not None and packets_per_s and packets_per_s >= MIN_PACKETS_PER_S:
         per_packet = total * 1e7 / packets_per_s
         if per_packet > budget.ns_per_packet:
@@ -227,10 +227,10 @@ def _shares(one: Forecast) -> list[str]:
     if len(one.by_cpu) > 1:
         shares["of one core in total"] = one.kernel_cpu_pct
     if one.times.bound == "≈":
-        return [f"{_percent(pct)} {of}" for of, pct in shares.items()]
+        return [f"{figure.percent(pct, digits=2)} {of}" for of, pct in shares.items()]
     if one.times.bound == "at most":
-        return [f"at most {_percent(max(pct, LEAST_PCT))} {of}" for of, pct in shares.items()]
-    known = [f"at least {_percent(pct)} {of}" for of, pct in shares.items() if pct >= LEAST_PCT]
+        return [f"at most {figure.percent(max(pct, LEAST_PCT), digits=2)} {of}" for of, pct in shares.items()]
+    known = [f"at least {figure.percent(pct, digits=2)} {of}" for of, pct in shares.items() if pct >= LEAST_PCT]
     return known or ["share of a CPU not known"]
 
 
@@ -247,8 +247,3 @@ def _newest(entries: Iterable[Entry]) -> list[Entry]:
 def _times(entry: Entry, probe: str) -> dict[str, float]:
     """The time of a run by program. A program that did not run during the calibration has none."""
     return {one.name: one.ns_per_run for one in entry.programs if one.probe == probe and one.ns_per_run is not None}
-
-
-def _percent(value: float) -> str:
-    """Two digits, because a forecast is not exact."""
-    return f"< {LEAST_PCT} %" if 0 < value < LEAST_PCT else f"{value:.2g} %"

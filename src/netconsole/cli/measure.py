@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from netconsole.base.errors import Unable, bad
-from netconsole.base.figure import safe
+from netconsole.base.figure import safe, things
 from netconsole.cli import replay
 from netconsole.cli.filters import (
     AddressOption,
@@ -121,7 +121,7 @@ def console(
                 raise
             return shown
         if sys.stderr.isatty():
-            count = f"{len(requests)} probe{'' if len(requests) == 1 else 's'}"
+            count = things(len(requests), "probes")
             print(f"netconsole: profile {safe(chosen.name, 40)}, {count}; the screen opens next", file=sys.stderr)
         from netconsole.host import reach
         from netconsole.recording.recorder import Recorder, describe

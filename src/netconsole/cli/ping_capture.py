@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netconsole.base.errors import bad
-from netconsole.base.figure import safe
+from netconsole.base.figure import safe, things
 from netconsole.base.output import print_progress
 from netconsole.cli.options import (
     DONE,
@@ -210,7 +210,7 @@ def summary(run: VantageRun) -> str:
     """How many echoes there are, and what became of them."""
     ends = Counter(outcome for _, outcome in run.outcomes())
     told = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in ends.most_common())
-    return f"{run.role}: {len(run.log)} echoes{': ' if told else ''}{told}"
+    return f"{run.role}: {things(len(run.log), 'echoes')}{': ' if told else ''}{told}"
 
 
 def say(line: str) -> None:

@@ -421,9 +421,9 @@ def _details(one: Judged, significant: bool, part: Part | None) -> list[str]:
     """What belongs to a change besides its figures: its share, of what it is a part, and whether it may be chance."""
     found = []
     if one.stands_for.name != "shape" and one.share is not None and direction_of(one) == "worse":
-        found.append(f"{figure.number(100 * one.share)} % of the packets of its device")
+        found.append(f"{figure.percent(100 * one.share)} of the packets of its device")
     if part is not None and part[1] > 0:
-        found.append(f"{min(1.0, part[1]):.0%} of the change of {metric_key(*part[0])}")
+        found.append(f"{figure.percent(100 * min(1.0, part[1]), digits=2)} of the change of {metric_key(*part[0])}")
     if one.metric.is_rest:
         found.append("rows that are benign or not comparable are left out")
     if not significant:

@@ -92,8 +92,7 @@ def told(one: Incident) -> str:
     if one.ended_ns is None or one.total is None:
         return one.sentence
     lasted = figure.lasted((one.ended_ns - one.since_ns) / 1e9 + 1)
-    total = figure.count(one.total, one.at_least)
-    return f"{one.sentence}; {total} {one.unit} in {lasted}"
+    return f"{one.sentence}; {figure.things(one.total, one.unit, one.at_least)} in {lasted}"
 
 
 def urgency(one: Incident) -> tuple[bool, int, float, int, int]:

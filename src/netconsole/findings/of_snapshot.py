@@ -53,17 +53,17 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
 
 
 def _of_incident(one: IncidentData, day: str) -> Highlight:
-    """``…; from 21:00:03 to 21:00:25 (22 s): 21 010 packets, at most 955/s``. Times are UTC."""
+    """``…; from 21:00:03 to 21:00:25 (22 s): 21 010 packets, peak 955/s``. Times are UTC."""
     began, ended, blind = (_clock(at, day) for at in (one.began, one.ended, one.not_measured_since))
     when = f"from {began} to {ended}" if one.ended else f"since {began}" if one.began else ""
     when += f" ({figure.lasted(one.duration_s)})" if when and one.duration_s is not None else ""
     when += f", not measured since {blind}" if one.not_measured_since and not one.ended else ""
     much = ""
     if one.total is not None:
-        much = f"{figure.count(one.total, one.at_least)} {one.unit}".rstrip()
-        much += f", at most {figure.number(one.peak_per_s)}/s" if one.peak_per_s is not None else ""
+        much = figure.things(one.total, one.unit, one.at_least)
+        much += f", peak {figure.number(one.peak_per_s, one.at_least)}/s" if one.peak_per_s is not None else ""
     elif one.peak is not None:
-        much = f"at most {figure.quantity(one.peak, one.unit)}"
+        much = f"peak {figure.quantity(one.peak, one.unit, one.at_least)}"
     text = "; ".join(part for part in (one.what, ": ".join(filter(None, (when, much)))) if part)
     probe = one.evidence[0].probe if one.evidence else ""
     return Highlight(one.level, probe, text, " ".join(one.next), 0.0, tuple(one.commands))

@@ -83,7 +83,7 @@ def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
 def _missed(entry: str, count: int) -> str:
     """So many of an entry of LEDGER_FAULTS."""
     if entry == "missed":
-        return f"{figure.number(count)} run{'' if count == 1 else 's'} missed"
+        return f"{figure.things(count, 'runs')} missed"
     return f"{figure.number(count)} {'found no room in a table' if entry == 'map_full' else 'in no row'}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from netconsole.base import figure
 from netconsole.findings.causes import ANYWHERE, LARGER, Group
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
@@ -212,7 +213,7 @@ class OpenIncident:
         sentence = lead.sentence(value, total, at_least, self.at_least, is_peak)
         share = lead.share_pct if lead.lasting or (lead.share_pct or 0) >= 1 else None
         if share is not None and not self.ended:
-            sentence += f" ({share:.2g} % of its packets)"
+            sentence += f" ({figure.percent(share)} of its packets)"
         if blind is not None:
             sentence = f"no longer measured: {sentence}"
         ordered = sorted(self.evidence.values(), key=lambda match: (match.evidence != lead.evidence, -match.specific))

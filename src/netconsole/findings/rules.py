@@ -61,7 +61,9 @@ def words_of_table(
     ``at_least``, ``total_at_least``: it, or the total, is a lower bound. ``is_peak``: the value is the highest of
     several, and is said to be so.
     """
-    rate = f"{'up to ' * is_peak}{figure.number(value, at_least)}"
+    rate = figure.number(value, at_least)
+    if is_peak:
+        rate = f"at its peak {rate}" if at_least else f"up to {rate}"
     return {
         "rate": rate,
         "value": figure.quantity(value, column.unit) if column.kind == "max" else rate,

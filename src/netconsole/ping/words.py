@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from netconsole.base import figure
 from netconsole.ping.breakdown import Breakdown, PathTime
 from netconsole.ping.model import LAYER_WORDS, STAGE_WORDS, STAGES
 
@@ -25,8 +26,8 @@ def us(value: float | None, sign: bool = False) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A whole percentage."""
-    return "–" if value is None else f"{round(value) or 0} %"
+    """A percentage of two digits: the clocks of several hosts are not exact."""
+    return figure.percent(value, digits=2)
 
 
 def named(segment: str, time: PathTime) -> str:
@@ -83,6 +84,6 @@ def sentences(breakdown: Breakdown) -> list[str]:
     said += [f"{one.detail[:1].upper()}{one.detail[1:]}." for one in breakdown.checks if one.check == ONE_HOST]
     for loss in breakdown.losses[:5]:
         first = f" ({', '.join(loss.first)})" if loss.first else ""
-        said.append(f"{loss.count} echo{'' if loss.count == 1 else 'es'}: {loss.where}{first}.")
+        said.append(f"{figure.things(loss.count, 'echoes')}: {loss.where}{first}.")
     said += dict.fromkeys(f"{NOTED}{one.detail}." for one in breakdown.checks if not one.ok)
     return said

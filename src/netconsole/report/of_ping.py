@@ -95,7 +95,7 @@ def _subtitle(breakdown: Breakdown) -> str:
         return f"the round trip is not known; {hosts}"
     spread = f", p50 {us(whole.p50_us)}, p99 {us(whole.p99_us)}" if whole.p50_us is not None else ""
     sure = f" ± {us((whole.interval_us[1] - whole.interval_us[0]) / 2)}" if whole.interval_us else ""
-    return f"round trip {us(whole.mean_us)}{sure} us{spread}, {figure.count(whole.n)} echoes; {hosts}"
+    return f"round trip {us(whole.mean_us)}{sure} us{spread}, {figure.things(whole.n, 'echoes')}; {hosts}"
 
 
 def _path(breakdown: Breakdown) -> ScaledPath:

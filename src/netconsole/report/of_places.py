@@ -46,8 +46,8 @@ def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:
     sums = balance_sums(rows)
     yield Heading("Balance")
     if sums.lost:
-        seen, lost = figure.number(sums.seen_pct), figure.count(sums.lost)
-        yield Note(f"Probes saw {seen} % of the {lost} packets that the kernel itself counts as lost.")
+        seen, lost = figure.percent(sums.seen_pct), figure.count(sums.lost)
+        yield Note(f"Probes saw {seen} of the {lost} packets that the kernel itself counts as lost.")
     drops = snapshot.probes.get(SEEN_BY)
     if drops is not None and drops.status not in MEASURED:
         why = f" ({drops.why})" if drops.why else ""

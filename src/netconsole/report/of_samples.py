@@ -32,8 +32,8 @@ def samples(events: Sequence[Mapping[str, Any]]) -> Iterator[ReportBlock]:
     columns = [name for name in known if name not in shared]
     of_all = "".join(f", {name} {_text(name, ordered[0][0].get(name))}" for name in shared)
     yield Note(
-        f"{len(events)} samples{of_all}; the most common first, then the slowest. The table of costs counts"
-        " suppressed ones."
+        f"{figure.things(len(events), 'samples')}{of_all}; the most common first, then the slowest. The table of costs"
+        " counts suppressed ones."
     )
     rows = [
         [str(len(same)), _clock(same[0].get("wall_ns")), *(_text(name, same[0].get(name)) for name in columns)]

@@ -77,7 +77,7 @@ def measure(
             start = builder.totals(state)
             begun = _intervals(state)
             count = sum(probe.measuring for probe in state.probes.values())
-        probes = f"{count} probe{'' if count == 1 else 's'}"
+        probes = figure.things(count, "probes")
         _say(f"measuring with {probes} for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         incidents = Incidents(manifests, profile.budget)  # what was lost before is in no table either
         session.on_news(partial(_observe, session, incidents))

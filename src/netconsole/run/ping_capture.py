@@ -11,7 +11,7 @@ from typing import Protocol
 import netconsole
 from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
-from netconsole.base.figure import safe
+from netconsole.base.figure import safe, things
 from netconsole.base.timestamps import utc
 from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, VhostIrq, VhostKick, WallPoint
 from netconsole.ping.echo_log import Echo, EchoLog
@@ -240,7 +240,8 @@ def _notes(run: VantageRun, probe: ProbeState) -> list[str]:
         found.append(f"no echo left or came back by {safe(asked)}: name with --outside the device that the echoes take")
     fragments = sum(bool(echo.flags) for echo in run.log.echoes())
     if fragments:
-        found.append(f"{fragments} echoes came in fragments, and the time is that of the first fragment of each")
+        came = things(fragments, "echoes")
+        found.append(f"{came} came in fragments, and the time is that of the first fragment of each")
     if run.log.over:
-        found.append(f"{run.log.over} echoes are left out: the capture was full")
+        found.append(f"left out: {things(run.log.over, 'echoes')}, because the capture was full")
     return found

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import bad
+from netconsole.base.figure import things
 from netconsole.ping.capture import Role
 from netconsole.ping.vantage import VANTAGE_POINTS, VHOST, Between, programs_of
 from netconsole.probes.manifest import Manifest
@@ -151,7 +152,7 @@ def described(made: PingPlan, manifests: Mapping[str, Manifest]) -> list[str]:
         lines.append(f"{point.role} ({point.host}): {_shown(point, manifest)}; attaches to {hooks}")
     rate = 1e6 / made.traffic.interval_us
     if made.sent_at:
-        size = f"{made.traffic.size} bytes each"
+        size = f"{things(made.traffic.size, 'bytes')} each"
         lines.append(f"echoes: {made.traffic.count}, {rate:g} a second, {size}; sent by {made.sent_at}")
     else:
         lines.append(f"echoes: the first {made.traffic.count} that somebody else sends")

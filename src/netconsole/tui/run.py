@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from netconsole.recording.replay_session import ReplaySession
 from netconsole.session.protocol import HasCollector
+from netconsole.tui.ascii_text import to_ascii
 from netconsole.tui.terminal import capabilities
 from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
 
@@ -110,6 +111,7 @@ def _shown(
         from netconsole.base.errors import BadInput
         from netconsole.tui.actions import load_keys
         from netconsole.tui.terminal.driver import ConsoleDriver
+        from netconsole.tui.widgets.painted import Painted
 
         try:
             keymap = load_keys()
@@ -117,12 +119,13 @@ def _shown(
             print_quietly(f"netconsole: {error}")
             return EXIT_BAD_USAGE
         ConsoleDriver.terminal = screen
+        Painted.in_ascii = not screen.unicode
         app = made(keymap, lifeline)
         app.run(mouse=False)
         close()
         app.close_files()
         farewell = app.farewell(started_s)
-        print_quietly(farewell if screen.unicode else capabilities.to_ascii(farewell))
+        print_quietly(farewell if screen.unicode else to_ascii(farewell))
         return EXIT_INTERRUPTED if lifeline.reason else app.return_code or EXIT_DONE
     finally:
         close()

@@ -156,7 +156,7 @@ def test_the_list_of_places_and_its_title() -> None:
 
 def test_where_nothing_died_it_is_said_who_looked() -> None:
     assert places._note(scene()) == "nothing is measured yet"
-    assert places._note(scene(state=dropping())) == "nothing has died so far, by 1 sources"
+    assert places._note(scene(state=dropping())) == "nothing has died so far, by 1 source"
     title, rows = listed(dropping())
     assert title == "Where packets die · 0 packets/s lost, 0 in total, at 0 places" and rows == []
 

@@ -49,7 +49,7 @@ def test_a_busy_queue_has_rates_depth_and_the_stage_that_dominates(host: tuple[H
     assert first["depth"] == "200/256"
     assert first["suppressed"] == "50"
     share = 100 * NS["S1-S2"] / sum(NS.values())
-    assert first["stage"] == f"S1-S2 {share:.0f}%"
+    assert first["stage"] == f"S1-S2 {share:.0f} %"
     assert second["state"] == "idle"
     assert second["irq_p99"] == second["wake"] == "–"
 
@@ -133,7 +133,7 @@ def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> 
     worst = max(rows, key=lambda row: float(row.cells["irq_p99"].sort or 0))
     assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
     assert worst.cells["wake"].tone == "look"
-    assert vhost.block().title(scene).startswith("vhost queues, worst first · 1600 queues · 50 active")
+    assert vhost.block().title(scene).startswith("vhost queues, worst first · 1\u202f600 queues · 50 active")
 
 
 @pytest.mark.parametrize(

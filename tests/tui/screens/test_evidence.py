@@ -33,7 +33,7 @@ async def test_advice_and_how_much_stand_above_the_figures() -> None:
         lines = (await one.press("enter")).splitlines()
         assert "Sockets: iperf3" in lines[1]
         text = "\n".join(lines)
-        assert "packets so far · at most" in text
+        assert "packets so far · peak" in text
         assert text.index("→ Is the process running?") < text.index("first seen")
 
 

@@ -197,7 +197,7 @@ def test_ascii_where_there_is_nothing_else(start: Start, environment: dict[str, 
     with start(**environment) as console:
         assert bytes(console.output).isascii()
         lines = console.text().splitlines()
-        assert "STANDS OUT" in lines[2] and re.search(r"data < \d+ s old", lines[0])
+        assert "STANDS OUT" in lines[2] and re.search(r"data <= \d+ s old", lines[0])
         assert all(len(line) <= 120 for line in lines)
 
 

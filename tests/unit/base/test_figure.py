@@ -28,12 +28,16 @@ THIN = "\u202f"
         (999_500, "1.00M"),
         (1e9, "1.00G"),
         (9.996, "10.0"),
-        (0.5, "0.500"),
+        (0.5, "0.5"),
+        (0.4, "0.4"),
+        (0.8381, "0.84"),
+        (0.996, "1"),
+        (0.000034, "0.000034"),
         (-1234, "-1.23k"),
         (float("inf"), "inf"),
     ],
 )
-def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
+def test_numbers_have_three_significant_digits_and_two_below_one(value: float | None, text: str) -> None:
     assert figure.number(value) == text
 
 
@@ -88,6 +92,53 @@ def test_quantities_carry_their_unit() -> None:
     assert figure.quantity(1.26, "percent") == "1.26 %"
     assert figure.quantity(2048, "kB") == "2 MB"
     assert figure.elapsed(3 * 3600 + 4 * 60 + 5.9) == "03:04:05"
+
+
+@pytest.mark.parametrize(
+    ("value", "two", "three"),
+    [
+        (None, "–", "–"),
+        (0, "0 %", "0 %"),
+        (0.004, "< 0.01 %", "< 0.01 %"),
+        (0.01, "0.01 %", "0.01 %"),
+        (0.3449, "0.34 %", "0.34 %"),
+        (1.26, "1.3 %", "1.26 %"),
+        (42.77, "43 %", "42.8 %"),
+        (99.5, "99 %", "99.5 %"),
+        (99.96, "99 %", "99.9 %"),
+        (100, "100 %", "100 %"),
+        (100.0, "100 %", "100 %"),
+        (130.4, "130 %", "130 %"),
+        (1234, "1.23k %", "1.23k %"),
+        (-3.0, "-3 %", "-3 %"),
+    ],
+)
+def test_percentages_are_never_all_or_nothing_by_rounding(value: float | None, two: str, three: str) -> None:
+    assert (figure.percent(value, digits=2), figure.percent(value)) == (two, three)
+
+
+def test_a_percentage_may_be_a_lower_bound() -> None:
+    assert figure.percent(99.96, at_least=True) == "≥99.9 %"
+    assert figure.percent(0.004, at_least=True) == "≥0 %"
+
+
+@pytest.mark.parametrize(
+    ("count", "what", "text"),
+    [
+        (1, "echoes", "1 echo"),
+        (2, "echoes", "2 echoes"),
+        (1, "packets", "1 packet"),
+        (1, "entries", "1 entry"),
+        (1, "TCP segments", "1 TCP segment"),
+        (1234, "packets", f"1{THIN}234 packets"),
+        (0, "packets", "0 packets"),
+        (3, "", "3"),
+        (None, "packets", "– packets"),
+    ],
+)
+def test_one_of_them_is_no_plural(count: int | None, what: str, text: str) -> None:
+    assert figure.things(count, what) == text
+    assert figure.things(1, "packets", at_least=True) == "≥1 packet"
 
 
 @pytest.mark.parametrize(

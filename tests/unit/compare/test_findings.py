@@ -169,9 +169,9 @@ def test_a_probe_of_one_side_alone_is_not_compared() -> None:
 
 def test_a_part_of_a_counter_says_its_share_of_the_change_and_what_may_be_chance_says_so() -> None:
     one, counter = judged(1.0, 3.0, 0.002), ("p", "counter", "drops", ())
-    assert compare._details(one, True, None) == ["0.200 % of the packets of its device"]
+    assert compare._details(one, True, None) == ["0.2 % of the packets of its device"]
     said = compare._details(judged(1.0, 3.0), False, (counter, 0.254))  # type: ignore[arg-type]
-    assert said == ["25% of the change of p/counter/drops", "may be chance"]
+    assert said == ["25 % of the change of p/counter/drops", "may be chance"]
     assert compare._details(judged(1.0, 3.0), True, (counter, 1.7)) == ["100% of the change of p/counter/drops"]  # type: ignore[arg-type]
     assert compare._details(judged(1.0, 3.0), True, (counter, 0.0)) == []  # type: ignore[arg-type]
     better = judged(3.0, 1.0, 0.002)
@@ -185,9 +185,7 @@ def test_a_finding_shows_both_figures_their_ratio_and_the_spread() -> None:
     assert sentences.figures(one) == "2 packets/s → 4 packets/s (×2)"
     one.stands_for.spread = 0.5
     one.stands_for.name = "lasting"
-    assert (
-        sentences.figures(one) == "lasting 2 packets/s → 4 packets/s (×2), the baseline's runs vary by 0.500 packets/s"
-    )
+    assert sentences.figures(one) == "lasting 2 packets/s → 4 packets/s (×2), the baseline's runs vary by 0.5 packets/s"
     one.stands_for.name, one.distance = "shape", 1.257
     text = sentences.figures(one)
     assert text == "the distribution has another shape, as if all values were ×2.39; its percentiles did not change"

@@ -36,7 +36,7 @@ def judged(
     ("before", "now", "said"),
     [
         (2.0, 10.0, "rose from 2 packets/s to 10 packets/s (×5)"),
-        (10.0, 2.0, "fell from 10 packets/s to 2 packets/s (×0.200)"),
+        (10.0, 2.0, "fell from 10 packets/s to 2 packets/s (×0.2)"),
         (0.0, 2.0, ": 2 packets/s, and none before"),
         (None, 2.0, ": 2 packets/s, and none before"),
         (2.0, 0.0, ": none, and 2 packets/s before"),

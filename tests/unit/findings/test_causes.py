@@ -197,7 +197,7 @@ def test_a_small_loss_that_fades_is_said_with_its_mean_of_now(stream: Stream, ma
     findings = Incidents(manifests)
     for number in range(10):
         run(stream, findings, 1, 5, total=100 + 5 * number)
-    assert run(stream, findings, 9) == ["0.500/s QDISC_DROP"]
+    assert run(stream, findings, 9) == ["0.5/s QDISC_DROP"]
 
 
 def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:

@@ -176,7 +176,7 @@ def test_silence_of_a_probe_that_does_not_measure_is_no_end(stream: Stream, mani
     run(stream, findings, 3 * LEAVES_AFTER)
     one = next(one for one in findings.update(stream.state) if one.cause.startswith("p/"))
     assert (one.level, one.ended_ns) == ("?", None) and one.blind_since_ns is not None
-    assert one.sentence == "no longer measured: up to ≥2.00k/s QDISC_DROP"
+    assert one.sentence == "no longer measured: at its peak ≥2.00k/s QDISC_DROP"
     stream.status()
     run(stream, findings, 1, 300)
     one = findings.update(stream.state)[0]
@@ -286,7 +286,7 @@ def test_a_count_with_losses_is_said_to_be_a_lower_bound(stream: Stream, manifes
     assert interval(0) == ("50/s QDISC_DROP", True)
     run(stream, findings, LEAVES_AFTER)
     (ended,) = [one for one in findings.update(stream.state) if one.ended_ns is not None and one.is_count]
-    assert (ended.sentence, ended.at_least) == ("up to ≥50/s QDISC_DROP", True)
+    assert (ended.sentence, ended.at_least) == ("at its peak ≥50/s QDISC_DROP", True)
 
 
 def test_a_mean_is_a_lower_bound_as_long_as_one_of_its_intervals(

@@ -97,9 +97,9 @@ BEGAN, ENDED = f"{DAY}T21:00:03Z", f"{DAY}T21:00:25Z"
         ({"began": BEGAN, "ended": ENDED, "not_measured_since": ENDED}, "; from 21:00:03 to 21:00:25"),
         ({"total": 21010, "unit": "packets"}, "; 21\u202f010 packets"),
         ({"total": 5}, "; 5"),
-        ({"total": 0, "peak_per_s": 0.0, "at_least": True, "unit": "x"}, "; ≥0 x, at most 0/s"),
-        ({"began": BEGAN, "total": 5, "peak_per_s": 955.0}, "; since 21:00:03: 5, at most 955/s"),
-        ({"peak": 1500.0, "unit": "us"}, "; at most 1.50 ms"),
+        ({"total": 0, "peak_per_s": 0.0, "at_least": True, "unit": "x"}, "; ≥0 x, peak ≥0/s"),
+        ({"began": BEGAN, "total": 5, "peak_per_s": 955.0}, "; since 21:00:03: 5, peak 955/s"),
+        ({"peak": 1500.0, "unit": "us"}, "; peak 1.50 ms"),
         ({"peak": 1500.0, "unit": "us", "total": 1}, "; 1 us"),
         ({"peak_per_s": 3.0}, ""),
     ],
@@ -208,7 +208,7 @@ def test_of_a_probe_that_nobody_knows_what_is_worse_is_said() -> None:
     [never] = judged({}, counters={"drops": {"total": 20}}, duration_s=0.0)
     assert (never.text, never.weight) == ("sample: drops –", 0.0)
     both = judged({}, counters={"b_drops": {"total": 1}, "a_drops": {"total": 1}})
-    assert [one.text for one in both] == ["sample: a_drops 0.100/s", "sample: b_drops 0.100/s"]
+    assert [one.text for one in both] == ["sample: a_drops 0.1/s", "sample: b_drops 0.1/s"]
 
 
 @pytest.mark.parametrize(("percent", "value"), [(0, 1), (50, 1), (98, 1), (98.1, 11), (99, 11), (99.1, 21), (100, 21)])

@@ -74,9 +74,7 @@ def test_an_echo_that_takes_longer_inside_than_around_it_is_left_out(inner_us: f
     """Beyond what rounding can do: 0.21 us."""
     joined = two(echoes([1, 2, 3]), [*echoes([1], inner_us), *echoes([2, 3], 80)])
     assert seqs(joined) == left
-    detail = (
-        "1 echoes left out (id 7 seq 1): sender-host takes longer than sender-vm around it, because a clock was set"
-    )
+    detail = "left out: 1 echo (id 7 seq 1): sender-host takes longer than sender-vm around it, because a clock was set"
     assert said(joined) == ([] if 1 in left else [("clock", False, detail)])
 
 
@@ -113,7 +111,7 @@ def test_if_most_echoes_cannot_be_the_captures_are_of_different_runs(impossible:
     assert seqs(joined) == paired and joined.by_packet == ({OUTER, INNER} if paired else set())
     [(check, ok, detail)] = said(joined)
     assert (check, ok) == ("clock" if paired else "same echoes", False)
-    assert detail.startswith("2 echoes left out" if paired else "3 of 4 echoes: sender-host takes longer")
+    assert detail.startswith("left out: 2 echoes" if paired else "3 of 4 echoes: sender-host takes longer")
 
 
 def partial(seqs: Iterable[int], total: float = 80.0) -> list[dict[str, Any]]:
@@ -182,7 +180,7 @@ def test_stages_that_stand_twice_are_said_and_the_first_counts() -> None:
         role = joined.roles[INNER]
         [row] = (role.irq if part == "vhost_irq" else role.kick).values()
         assert row.total == 5.0
-        detail = f"sender-host, {part}: 1 records are there twice (id 7 seq 1), and the first counts"
+        detail = f"sender-host, {part}: 1 record there twice (id 7 seq 1): the first counts"
         assert said(joined) == [("duplicates", False, detail)]
 
 

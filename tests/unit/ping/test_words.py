@@ -54,8 +54,10 @@ def test_microseconds_have_one_decimal_and_zero_has_no_sign(value: float | None,
     assert (in_us(value), in_us(value, sign=True)) == (plain, signed)
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, "–"), (-0.4, "0 %"), (0.4, "0 %"), (1.2, "1 %"), (99.6, "100 %")])
-def test_percentages_are_whole(value: float | None, text: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (-0.4, "-0.4 %"), (0.4, "0.4 %"), (12.6, "13 %"), (99.6, "99 %")]
+)
+def test_percentages_have_two_digits(value: float | None, text: str) -> None:
     assert percent(value) == text
 
 
@@ -120,7 +122,7 @@ def test_what_belongs_to_no_segment_is_said(us: float, is_told: bool) -> None:
     said = sentences(breakdown(round_trip_us=100.0 + us, layers={}))
     assert len(said) == 1 + is_told
     if us == 5.0:
-        assert said[0] == ("5.0 of 105.0 us, 5 %, cannot be given to a segment: captures are missing. Of the rest:")
+        assert said[0] == ("5.0 of 105.0 us, 4.8 %, cannot be given to a segment: captures are missing. Of the rest:")
 
 
 def test_losses_and_what_is_to_be_noted_come_last_and_each_once() -> None:

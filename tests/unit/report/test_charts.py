@@ -104,7 +104,7 @@ def test_percentiles_are_marked_and_each_label_has_room() -> None:
         (632.0, 28, 632.0, 140),
     ]
     assert {name: place for name, place in labels(text).items() if name.startswith("p")} == {
-        "p1 0.100": (10.0, 38),
+        "p1 0.1": (10.0, 38),
         "p50 2": (166.0, 38),
         "p90 2.20": (round(at + 2, 1), 26),
         "p99 16": (640 - 7 * 6, 38),

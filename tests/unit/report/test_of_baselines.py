@@ -101,7 +101,7 @@ def test_a_calibration_with_all_its_figures() -> None:
         ),
         TextTable(
             ["in the kernel, minus empty programs", "runs", "ns", "99% interval"],
-            [["datagrams, per packet", "0.0100", "40", "-0.0500 to 100"]],
+            [["datagrams, per packet", "0.01", "40", "-0.05 to 100"]],
             frozenset({1, 2, 3}),
         ),
         TextTable(
@@ -110,7 +110,7 @@ def test_a_calibration_with_all_its_figures() -> None:
             frozenset({2, 3}),
         ),
         Note(
-            "The collector used 1.50 % of one core (0.500 % without probes) and 2 MB (PSS), and wrote 1.50k B/s; before"
+            "The collector used 1.50 % of one core (0.5 % without probes) and 2 MB (PSS), and wrote 1.50k B/s; before"
             " that, the machine's CPUs were 3 % busy."
         ),
         Heading("Method"),

@@ -87,7 +87,7 @@ def test_findings_with_their_figures_and_those_that_may_be_chance() -> None:
     assert lines(found) == [("!! worse", "1. it rose"), ("ok better", "2. it rose"), ("! different", "3. it moved")]
     table, more = below("Findings", found)
     head = ["", "direction", "metric", "figure", "baseline", "current", "ratio", "difference", "spread"]
-    rest = ["–", "1.50k packets/s", "×1.50k", "1.50k packets/s", "0.500 packets/s"]
+    rest = ["–", "1.50k packets/s", "×1.50k", "1.50k packets/s", "0.5 packets/s"]
     assert table == TextTable(
         head,
         [ROW, ["2", "better", "m", "", *rest], ["3", "different", "m", "", *ROW[4:]]],

@@ -30,7 +30,7 @@ def test_what_all_have_in_common_is_said_above_and_what_nobody_has_is_not() -> N
         ["samples", "first at (UTC)", "reason"], [["1", "–", "a"], ["1", "–", "b"]], frozenset({0}), 0
     )
     # Of a single kind all would be in common: it is a row.
-    assert said(events[0]).startswith("1 samples; ")
+    assert said(events[0]).startswith("1 sample; ")
     assert tables(events[0])[0].columns == ["samples", "first at (UTC)", "name", "reason", "took_ns"]
     mixed: list[dict[str, Any]] = [{"name": "drop", "reason": "a"}, {"name": "drop", "reason": "a", "vlan": 3}]
     assert said(*mixed).startswith("2 samples, name drop, reason a; ")

@@ -280,7 +280,7 @@ def test_what_watching_cost() -> None:
     assert whole == TextTable(
         ["what", "measured"],
         [
-            ["CPU time in the kernel, of one core", "0.300 %"],
+            ["CPU time in the kernel, of one core", "0.3 %"],
             ["CPU time of collector and console, of one core", "3 %"],
             ["memory of collector and console (PSS)", "4 MB"],
             ["CPU time of the whole machine", "40 %"],
@@ -292,7 +292,7 @@ def test_what_watching_cost() -> None:
     assert each == TextTable(
         ["probe", "runs", "per run", "of one core", ""],
         [
-            ["timed", "1.00k", "30 us", "0.300 %", "measured"],
+            ["timed", "1.00k", "30 us", "0.3 %", "measured"],
             ["guessed", "2", "–", "–", "estimated from windows"],
             ["idle", "0", "–", "0 %", "measured"],
         ],

@@ -227,7 +227,7 @@ def test_a_ticket_says_all_that_matters_in_40_lines_whatever_went_wrong(compared
     short, opens, behind = page.partition("<details>")
     assert opens and len(short.splitlines()) <= SHORT_LINES
     lasted = (
-        "vnet0 loses; from 21:00:03 to 21:00:25 (22 s): 21\u202f010 packets, at most 955/s → look `ip link show vnet0`"
+        "vnet0 loses; from 21:00:03 to 21:00:25 (22 s): 21\u202f010 packets, peak 955/s → look `ip link show vnet0`"
     )
     for told in (
         "slow since 20:55 and only web-07",

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from netconsole.base.figure import things
 from netconsole.ping.breakdown import BreakdownCheck
 from netconsole.ping.capture import EchoSummary, EchoTimes, PingCapture, TimeSummary
 
@@ -57,7 +58,9 @@ def read(capture: PingCapture) -> Echoes:
         found.checks.append(_left_out(role, "duplicates", twice, "two records each, and the first counts"))
     replied_twice = sum(1 for row in rows.values() if row.duplicates)
     if replied_twice:
-        detail = f"{role}: {_count(replied_twice)} had more than one reply, and the first reply of each counts"
+        detail = (
+            f"{role}: {things(replied_twice, 'echoes')} had more than one reply, and the first reply of each counts"
+        )
         found.checks.append(BreakdownCheck("duplicate replies", False, detail))
     backwards: list[EchoKey] = []
     incomplete: list[EchoKey] = []
@@ -180,8 +183,6 @@ def _far_too_long(times: dict[EchoKey, EchoTimes]) -> list[EchoKey]:
 
 def _left_out(role: str, check: str, keys: list[EchoKey], why: str) -> BreakdownCheck:
     more = " …" if len(keys) > _NAMED else ""
-    return BreakdownCheck(check, False, f"{role}: {_count(len(keys))}: {why} ({', '.join(named(keys))}{more})")
-
-
-def _count(n: int) -> str:
-    return f"{n} echo" if n == 1 else f"{n} echoes"
+    return BreakdownCheck(
+        check, False, f"{role}: {things(len(keys), 'echoes')}: {why} ({', '.join(named(keys))}{more})"
+    )

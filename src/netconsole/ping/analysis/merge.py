@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import NamedTuple, TypeVar
 
 from netconsole.base.errors import bad
+from netconsole.base.figure import things
 from netconsole.ping.analysis.echoes import ROUNDING_US, WRAP, EchoKey, completed_summary, keyed, named, read
 from netconsole.ping.breakdown import BreakdownCheck
 from netconsole.ping.capture import (
@@ -138,7 +139,7 @@ def _stages(
     rows, twice = read
     if twice:
         detail = (
-            f"{role}, {part}: {len(twice)} records are there twice ({', '.join(named(twice))}), and the first counts"
+            f"{role}, {part}: {things(len(twice), 'records')} there twice ({', '.join(named(twice))}): the first counts"
         )
         checks.append(BreakdownCheck("duplicates", False, detail))
     return rows
@@ -280,7 +281,8 @@ def _leave_out_impossible(joined: JoinedCaptures) -> None:
         joined.checks.append(BreakdownCheck("same echoes", False, detail))
         joined.paired, joined.by_packet = [], set()
         return
-    detail = f"{len(impossible)} echoes left out ({', '.join(named(impossible))}): {why}, because a clock was set"
+    detail = f"left out: {things(len(impossible), 'echoes')} ({', '.join(named(impossible))}): {why}"
+    detail += ", because a clock was set"
     joined.checks.append(BreakdownCheck("clock", False, detail))
     joined.paired = [key for key in joined.paired if key not in impossible]
 

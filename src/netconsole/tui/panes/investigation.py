@@ -34,8 +34,8 @@ def lines(scene: Scene, subject: Subject) -> Iterator[Line]:
         when = f"{one.left_s:.0f} s left"
     of = one.filters or "all that the probe sees"
     yield [(f"{_INDENT}Investigation  ", "head"), (f"{of}; {when}", "ok" if one.why else "look")]
-    others = f"; {figure.count(one.others)} samples of other rows passed the filter" if one.others else ""
-    yield [(f"{_INDENT}{figure.count(one.samples)} samples, not all that happened{others}", "dim")]
+    others = f"; {figure.things(one.others, 'samples')} of other rows passed the filter" if one.others else ""
+    yield [(f"{_INDENT}{figure.things(one.samples, 'samples')}, not all that happened{others}", "dim")]
     for group, title in _TITLES.items():
         counts = one.groups.get(group)
         if not counts:

@@ -97,10 +97,11 @@ def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
 
 def _how_much(finding: Incident) -> Iterator[str]:
     if finding.is_count:
-        yield f"{figure.count(finding.total, finding.at_least)} {finding.unit} so far"
-        yield f"at most {figure.number(finding.peak)}/s"
+        so_far = "" if finding.ended_ns is not None else " so far"
+        yield f"{figure.things(finding.total, finding.unit, finding.at_least)}{so_far}"
+        yield f"peak {figure.number(finding.peak, finding.at_least)}/s"
     elif finding.peak is not None and finding.unit:
-        yield f"at most {figure.quantity(finding.peak, finding.unit)}"
+        yield f"peak {figure.quantity(finding.peak, finding.unit, finding.at_least)}"
     if finding.share_pct is not None:
         yield f"{figure.percent(finding.share_pct)} of what passes"
 

@@ -74,7 +74,7 @@ def files_page(plan: PingPlan | None, captures: Sequence[CaptureFile], failed: M
     for role in roles:
         if role in have:
             for one in have[role]:
-                count = f"{figure.count(len(one.capture.packets))} echoes" if one.capture.packets else "means"
+                count = figure.things(len(one.capture.packets), "echoes") if one.capture.packets else "means"
                 yield [(" ok ", "ok"), (fit(role, _ROLE_COLUMNS), "strong"), (f" {count}, {safe(one.file, 60)}", "")]
         else:
             missing += [one for one in FOUR if one == role]

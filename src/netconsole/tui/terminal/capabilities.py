@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import unicodedata
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
@@ -16,17 +15,6 @@ PLAIN_TERMS = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220"})
 """Terminals without colour. They print what they do not understand, so no query is sent to them."""
 FEW_GLYPHS_TERMS = frozenset({"linux", "cons25"})
 """Terminals with colours whose fonts lack block characters."""
-
-_GLYPHS = {
-    "─": "-", "━": "=", "│": "|", "┃": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+", "┤": "+", "┼": "+",
-    "╭": "+", "╮": "+", "╰": "+", "╯": "+", "▁": "_", "▂": ".", "▃": ",", "▄": "-", "▅": "=", "▆": "+", "▇": "*",
-    "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "|", "▍": "|", "▎": "|", "▏": "|", "░": ":", "▒": "%", "▓": "%",
-    "▔": "-", "▀": "-", "▲": "^", "▼": "v", "▴": "^", "▾": "v", "▸": ">", "▶": ">", "◂": "<", "●": "*", "○": "o",
-    "•": "*", "·": "-", "…": "~", "–": "-", "—": "-", "−": "-", "≥": ">", "≤": "<", "≈": "~", "×": "x", "→": ">",
-    "←": "<", "↑": "^", "↓": "v", "↔": "-", "µ": "u", "μ": "u", "σ": "s", "±": "~", "\u202f": " ", "\u2009": " ",
-    "\u00a0": " ", "‘": "'", "’": "'", "“": '"', "”": '"',
-}  # fmt: skip
-"""ASCII for the characters of the console. Each is one cell wide, so the columns of a table stay where they are."""
 
 
 class NoTerminal(RuntimeError):
@@ -81,19 +69,3 @@ def require() -> Terminal:
             )
     assert sys.__stdout__ is not None
     return inspect(os.environ, sys.__stdout__.encoding or "ascii")
-
-
-def to_ascii(text: str) -> str:
-    """The text in ASCII, equally wide. A wide character becomes two question marks, a combining one is left out."""
-    if text.isascii():
-        return text
-    return "".join(char if char.isascii() else _ascii_cells(char) for char in text)
-
-
-def _ascii_cells(char: str) -> str:
-    glyph = _GLYPHS.get(char)
-    if glyph is not None:
-        return glyph
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return ""
-    return "??" if unicodedata.east_asian_width(char) in "WF" else "?"

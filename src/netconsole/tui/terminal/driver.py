@@ -21,7 +21,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import CursorPosition
 from textual.message import Message
 
-from netconsole.tui.terminal.capabilities import Terminal, to_ascii
+from netconsole.tui.ascii_text import to_ascii
+from netconsole.tui.terminal.capabilities import Terminal
 from netconsole.tui.terminal.flow_control import FlowControl
 
 if TYPE_CHECKING:

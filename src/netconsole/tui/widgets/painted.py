@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from itertools import groupby
+from typing import ClassVar, TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
@@ -12,6 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from netconsole.base import figure
+from netconsole.tui.ascii_text import SPELLED, to_ascii
 from netconsole.tui.widgets.look import CURSOR, STYLES, Tone
 
 Piece: TypeAlias = tuple[str, Tone]
@@ -21,6 +23,9 @@ Line: TypeAlias = Sequence[Piece]
 
 class Painted(Widget):
     """Shows what :meth:`line` returns for each line. Call :meth:`repaint` when that may have changed."""
+
+    in_ascii: ClassVar[bool] = False
+    """Whether the terminal shows ASCII alone."""
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
@@ -45,7 +50,7 @@ class Painted(Widget):
         highlighted = self.highlighted()
         moved = highlighted != self._highlighted_drawn
         for y in range(self.size.height):
-            new = self.line(y)
+            new = self._spelled(y)
             old = self._drawn.get(y)
             self._drawn[y] = new
             if old is None or (moved and y in (highlighted, self._highlighted_drawn)):
@@ -63,9 +68,33 @@ class Painted(Widget):
     def render_line(self, y: int) -> Strip:
         pieces = self._drawn.get(y)
         if pieces is None:
-            pieces = self._drawn[y] = self.line(y)
+            pieces = self._drawn[y] = self._spelled(y)
         segments = _segments(pieces, y == self.highlighted())
         return Strip(segments).adjust_cell_length(self.size.width)
+
+    def _spelled(self, y: int) -> Line:
+        line = self.line(y)
+        return spelled(line) if self.in_ascii else line
+
+
+def spelled(line: Line) -> Line:
+    """The line with ``>=`` for ``≥``: it takes a blank before it, or one of the next two that are side by side."""
+    if not any(sign in text for text, _ in line for sign in SPELLED):
+        return line
+    written: list[Piece] = []
+    owed = 0
+    for char, tone in ((char, tone) for text, tone in line for char in text):
+        if char in SPELLED:
+            if [one for one, _ in written[-2:]] == [" ", " "]:
+                written.pop()
+            else:
+                owed += 1
+            written.append((to_ascii(char), tone))
+        elif char == " " and owed and written and written[-1][0] == " ":
+            owed -= 1
+        else:
+            written.append((char, tone))
+    return [("".join(text for text, _ in group), tone) for tone, group in groupby(written, key=lambda piece: piece[1])]
 
 
 def cells(line: Line) -> int:

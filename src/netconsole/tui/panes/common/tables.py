@@ -262,7 +262,7 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
         parts.append(f"{rate}, {figure.count(count.total, not state.is_exact(counter))} in total")
     if holds_times and state.cost.unmeasured:
         timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
-        parts.append(f"≈ {figure.number(100 * timed / (timed + state.cost.unmeasured))} % timed")
+        parts.append(f"≈ {figure.percent(100 * timed / (timed + state.cost.unmeasured))} timed")
     parts += seen_share(state)
     if state.status not in ("attached", "off"):
         parts.append(state.status)

@@ -91,7 +91,7 @@ def strip(scene: Scene) -> list[list[Piece]]:
     return [
         *(_group(scene, one) for one in found if one.measured is not None),
         *missed,
-        [("statistics on ", "dim"), (f"{_whole(duty_pct(state))} %", "")],
+        [("statistics on ", "dim"), (figure.percent(duty_pct(state), digits=2), "")],
         _idle(scene),
         [("to terminal ", "dim"), (figure.rate(scene.output.bytes_per_s, "B"), "")],
         *(_group(scene, one) for one in found if one.measured is None),
@@ -244,22 +244,18 @@ def _idle(scene: Scene) -> list[Piece]:
     before, now = machine_before_pct(scene.state), scene.state.machine_cpu_pct
     change = machine_change_pct(scene.state)
     said = "" if change is None else f" ({-change:+.1f})"
-    was = "" if before is None else f", {_idle_pct(before)} % before{said}"
-    return [("host idle ", "dim"), (f"{_idle_pct(now)} %", ""), (was, "dim")]
+    was = "" if before is None else f", {_idle_pct(before)} before{said}"
+    return [("host idle ", "dim"), (_idle_pct(now), ""), (was, "dim")]
 
 
 def _machine_note(scene: Scene) -> str:
     before = machine_before_pct(scene.state)
-    was = "not known" if before is None else f"{_idle_pct(before)} %"
-    return f"busy, all CPUs; idle {_idle_pct(scene.state.machine_cpu_pct)} %, before watching {was}"
+    was = "not known" if before is None else _idle_pct(before)
+    return f"busy, all CPUs; idle {_idle_pct(scene.state.machine_cpu_pct)}, before watching {was}"
 
 
 def _idle_pct(busy_pct: float | None) -> str:
-    return _whole(None if busy_pct is None else max(0.0, 100 - busy_pct))
-
-
-def _whole(percent: float | None) -> str:
-    return figure.UNKNOWN if percent is None else f"{percent:.0f}"
+    return figure.percent(None if busy_pct is None else max(0.0, 100 - busy_pct), digits=2)
 
 
 def _why_no_packets(scene: Scene) -> str:

@@ -67,7 +67,7 @@ def _title(rows: list[BalanceData], is_away: bool) -> str:
     sums = balance_sums(rows)
     said = "Balance"
     if sums.lost:
-        said += f" · probes saw {figure.number(sums.seen_pct)} % of what the kernel counts as lost"
+        said += f" · probes saw {figure.percent(sums.seen_pct)} of what the kernel counts as lost"
     if is_away and rows:
         said += f" · {SEEN_BY} is not attached now"
     if sums.hidden:

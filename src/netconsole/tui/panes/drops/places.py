@@ -112,8 +112,7 @@ def _title(places: Sequence[DropPlace]) -> str:
     now = sum(place.per_s or 0.0 for place in lost)
     rate = figure.number(now, any(place.now_at_least for place in lost))
     total = figure.count(sum(place.total for place in lost), any(place.at_least for place in lost))
-    count = f"{len(lost)} place{'' if len(lost) == 1 else 's'}"
-    return f"Where packets die · {rate} packets/s lost, {total} in total, at {count}"
+    return f"Where packets die · {rate} packets/s lost, {total} in total, at {figure.things(len(lost), 'places')}"
 
 
 def _note(scene: Scene) -> str:
@@ -121,4 +120,5 @@ def _note(scene: Scene) -> str:
         name for name, one in scene.manifests.items()
         if one.drop_places and (state := scene.state.probes.get(name)) is not None and state.measuring
     ]  # fmt: skip
-    return f"nothing has died so far, by {len(measuring)} sources" if measuring else "nothing is measured yet"
+    by = figure.things(len(measuring), "sources")
+    return f"nothing has died so far, by {by}" if measuring else "nothing is measured yet"

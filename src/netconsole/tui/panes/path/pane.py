@@ -160,7 +160,8 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
         yield [("  no packets in this direction any more", "look")]
         return
     most = slowest_stage(way)
-    said = f"most of its time in {most[0]}, {most[1]:.0f} %" if most else "nothing in the last interval"
+    share = figure.percent(most[1] if most else None, digits=2)
+    said = f"most of its time in {most[0]}, {share}" if most else "nothing in the last interval"
     yield [(f"  {way.words}", "strong"), (f"  {figure.number(way.per_s)} samples/s, {said}", "")]
     yield []
     if way.stages:

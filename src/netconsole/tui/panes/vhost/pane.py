@@ -85,7 +85,7 @@ class AllQueues:
         ranking.update(scene)
         levels = [one.level for one in ranking.active]
         known = len(levels) + len(ranking.idle)
-        parts = [f"{known} queue{'' if known == 1 else 's'}", f"{len(levels)} active"]
+        parts = [figure.things(known, "queues"), f"{len(levels)} active"]
         parts += [f"{levels.count(level)} {level}" for level in ("!!", "!") if level in levels]
         if ranking.omitted:
             parts.append(f"≥{figure.number(ranking.omitted)} more not listed")
@@ -237,7 +237,7 @@ def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
         "wake": _wake(scene, queue),
         "irq_p50": _percentile(total, 50.0),
         "irq_p99": _percentile(total, 99.0),
-        "stage": Cell(f"{most[0]} {most[1]:.0f}%", most[0]) if most else Cell(figure.UNKNOWN),
+        "stage": Cell(f"{most[0]} {figure.percent(most[1], digits=2)}", most[0]) if most else Cell(figure.UNKNOWN),
         "signals": _rate(scene, VHOST, row, "signals"),
         "suppressed": Cell(figure.number(None if polled is None else round(polled)), polled),
         "history": Cell("", history=partial(_history, scene, queue)),
