@@ -94,6 +94,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("replay.since", "m", "Mark", "the next snapshot (s) starts at this moment", "since", "replay"),
     Hotkey("help", "question_mark,f1", "Help", "what is measured, how, and what is not seen", "help", label="? help"),
     Hotkey("palette", "colon,ctrl+p", "Commands", "list every action by name", "command_palette", label=": commands"),
+    Hotkey("suspend", "ctrl+z", "Suspend", "back to the shell; probes count on; fg comes back", "suspend_process"),
     Hotkey("quit", "q,ctrl+c", "Quit", "end; every probe is removed", "leave", label="q quit"),
 )  # fmt: skip
 
@@ -141,6 +142,7 @@ _NAMES = {
     "shift+tab": "Shift-Tab",
     "ctrl+c": "Ctrl-C",
     "ctrl+p": "Ctrl-P",
+    "ctrl+z": "Ctrl-Z",
 }
 """Keys that people write in another way than Textual. All others get a capital letter."""
 

@@ -54,6 +54,7 @@ class TerminalApp(App[None]):
 
     def on_mount(self) -> None:
         self.set_keymap(self.keys)
+        self.app_resume_signal.subscribe(self, self._paint_whole)
 
     def begin_to_draw(self) -> None:
         """The first screen is ready."""
@@ -119,6 +120,11 @@ class TerminalApp(App[None]):
             self._bytes_per_s = (written - before) / (now - then)
             self._sent = (now, written)
         return self._bytes_per_s
+
+    def _paint_whole(self, _app: App[object]) -> None:
+        """Paints every cell: the terminal has shown something else. Textual itself paints only what differs."""
+        screen = self.screen
+        self._display(screen, screen._compositor.render_update(full=True, screen_stack=self._background_screens))
 
     # ---- events and actions
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -94,6 +96,11 @@ class TerminalOutput:
         """Allows writes again after :meth:`cut_short`: the sequences that restore the terminal."""
         self._cut.clear()
 
+    def begin(self) -> None:
+        """Allows all writes, also after :meth:`cut_short`: the terminal is ours, for the first time or again."""
+        self._give_up_at = None
+        self._cut.clear()
+
     def close(self) -> None:
         if self._owned:
             with contextlib.suppress(OSError):
@@ -146,6 +153,11 @@ class ConsoleDriver(LinuxDriver):
             return
         super().process_message(message)
 
+    def start_application_mode(self) -> None:
+        self.output.begin()
+        self.flow.start_asking()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+
     def disable_input(self) -> None:
         self.flow.stop_asking(LAST_ANSWER_S)
         super().disable_input()
@@ -164,9 +176,56 @@ class ConsoleDriver(LinuxDriver):
         self.output.resume()
         super().stop_application_mode()
 
+    def suspend_application_mode(self) -> None:
+        self.stop_application_mode()
+        super().close()  # the writer's thread alone: the output is needed again
+
     def close(self) -> None:
         super().close()
         self.output.close()
+
+    # ---- Ctrl-Z and fg
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Gives the terminal back to the shell and stops. Takes it again when the shell lets us go on.
+
+        Where no shell could do that, the kernel ignores the signal (an orphaned process group, signal(7)), and the
+        screen comes back at once.
+        """
+        if not self._draws():
+            return
+        self.suspend_application_mode()
+        signal.signal(signal.SIGCONT, signal.SIG_IGN)
+        # The others of our group (make, sudo) are stopped first. This thread then stops inside its own call.
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTSTP)
+        self._wait_for_terminal()
+        signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        signal.signal(signal.SIGCONT, self._sigcont_application)
+        self._take_terminal()
+
+    def _sigcont_application(self, *_: object) -> None:
+        """Takes the terminal anew: somebody stopped us by SIGSTOP, and the shell may have changed it."""
+        if not self._draws():
+            return
+        self._wait_for_terminal()
+        self.suspend_application_mode()
+        self._take_terminal()
+
+    def _draws(self) -> bool:
+        """Whether the terminal is ours, so that it has to be given back."""
+        return self._writer_thread is not None and self._writer_thread.is_alive()
+
+    def _wait_for_terminal(self) -> None:
+        """Returns when we are in the foreground. Before, the kernel stops whoever sets a mode (SIGTTOU, termios(3))."""
+        with contextlib.suppress(termios.error):  # the terminal is gone: the lifeline ends the console
+            termios.tcsetattr(self.fileno, termios.TCSANOW, termios.tcgetattr(self.fileno))
+
+    def _take_terminal(self) -> None:
+        self._must_signal_resume = True
+        self.resume_application_mode()
 
     def _run_input_thread(self) -> None:
         # Reading fails when the terminal is gone. Then the lifeline ends the console: there is no crash to report.

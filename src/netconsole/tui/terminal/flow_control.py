@@ -36,7 +36,7 @@ class FlowControl:
     """Knows what the terminal has not read yet. The event loop and the threads of writer and input use it."""
 
     def __init__(self, asks: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._asks = asks
+        self._may_ask = self._asks = asks
         self._clock = clock
         self._lock = threading.Lock()
         self._answered = threading.Event()
@@ -68,6 +68,15 @@ class FlowControl:
             self._asked_s = None
             self._unanswered = 0
             self._under_way = 0.0
+            self._answered.set()
+
+    def start_asking(self) -> None:
+        """Asks again after :meth:`stop_asking`. What was under way then has been read, or never will be."""
+        with self._lock:
+            self._asks = self._may_ask
+            self._asked_s = None
+            self._unanswered = 0
+            self._round_trips.clear()
             self._answered.set()
 
     def stop_asking(self, wait_s: float) -> None:
