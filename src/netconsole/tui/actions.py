@@ -74,7 +74,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("baseline", "b", "Baseline", "compare every figure with a baseline", "app.baseline", "main"),
     Hotkey("ping", "l", "Ping", "where the time of a ping between two VMs goes", "app.ping", "main"),
     Hotkey("facts.filter", "slash", "Filter facts", "show only facts that contain a text; Esc: all", "filter", "facts"),
-    Hotkey("over.back", "escape,backspace", "Back", "go back to where you were", "back", "over", "Esc back"),
+    Hotkey("over.back", "escape,backspace,q", "Back", "go back to where you were", "back", "over", "Esc back"),
     Hotkey("investigate", "i", "Investigate", "30 s of samples of this row alone; again: stop", "investigate",
            label="i investigate"),
     Hotkey("copy", "y", "Copy", "a command, the finding or the row (OSC 52); again: the next", "copy", label="y copy"),
@@ -95,7 +95,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("help", "question_mark,f1", "Help", "what is measured, how, and what is not seen", "help", label="? help"),
     Hotkey("palette", "colon,ctrl+p", "Commands", "list every action by name", "command_palette", label=": commands"),
     Hotkey("suspend", "ctrl+z", "Suspend", "back to the shell; probes count on; fg comes back", "suspend_process"),
-    Hotkey("quit", "q,ctrl+c", "Quit", "end; every probe is removed", "leave", label="q quit"),
+    Hotkey("quit", "q,ctrl+c", "Quit", "end; every probe is removed. On a page, q goes back", "leave", label="q quit"),
 )  # fmt: skip
 
 _BY_ID = {action.id: action for action in ACTIONS}

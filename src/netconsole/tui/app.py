@@ -52,6 +52,9 @@ NamedSnapshots: TypeAlias = tuple[str, Sequence[Snapshot]]
 AT_LEAST_EVERY_S = 1.9
 """The screen is drawn this often even without news, so that its clock goes on."""
 
+LEAVE_WITHIN_S = 2.0
+"""A second press within this time ends the console although something is not finished."""
+
 
 @runtime_checkable
 class Over(Protocol):
@@ -87,6 +90,7 @@ class ConsoleApp(TerminalApp):
         self._drawn_s = 0.0
         self._stated_s: int | None = None
         self._copied = row_keys.Copied()
+        self._asked_to_leave_s = -LEAVE_WITHIN_S
 
     @property
     def watched(self) -> WatchedHost:
@@ -202,6 +206,19 @@ class ConsoleApp(TerminalApp):
         """First press: holds the order of rows. Second: holds the screen. Third: live again."""
         self.watched.next_pause()
         self.draw()
+
+    def action_leave(self) -> None:
+        """Ends the console. Asks for a second press where that would cut something off."""
+        unfinished, now_s = self._unfinished(), time.monotonic()
+        if unfinished and not self.screen.is_modal and now_s - self._asked_to_leave_s > LEAVE_WITHIN_S:
+            self._asked_to_leave_s = now_s
+            self.say(f"{'; '.join(unfinished)}: press again to end all of it", "look")
+        else:
+            super().action_leave()
+
+    def _unfinished(self) -> list[str]:
+        """What the end of the console would cut off, in words."""
+        return self.watched.unfinished()
 
     def action_help(self) -> None:
         from netconsole.tui.screens.help import HelpScreen

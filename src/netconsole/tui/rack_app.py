@@ -176,6 +176,9 @@ class RackApp(ConsoleApp):
         await self.pop_screen()
         self.action_redraw()
 
+    def _unfinished(self) -> list[str]:
+        return [f"{name}: {what}" for name, one in self._met.items() for what in one.unfinished()]
+
     def action_help(self) -> None:
         if self._front is not None:
             super().action_help()

@@ -130,6 +130,15 @@ class WatchedHost:
             self._frozen = None
             self.pause = Pause()
 
+    def unfinished(self) -> list[str]:
+        """What the end of the console would cut off, in words."""
+        recording = self.recordings.progress
+        running = ["the recording goes on"] if recording is not None and recording.ended is None else []
+        asked = self.investigator.investigation if self.investigator is not None else None
+        if asked is not None and not asked.why:
+            running.append(f"the investigation has {asked.left_s:.0f} s left")
+        return running
+
     def probes_here(self) -> set[str]:
         """The probes of the session, and those that run in the console itself."""
         with self.session.view() as state:

@@ -156,7 +156,7 @@ async def test_enter_opens_a_host_and_esc_comes_back(monkeypatch: pytest.MonkeyP
 async def test_enter_on_an_incident_opens_its_page_there(monkeypatch: pytest.MonkeyPatch) -> None:
     async with rack((120, 40), monkeypatch) as one:
         text = await one.press("tab", "down", "enter")
-        assert "iperf3" in text and "Esc back" in text
+        assert "iperf3" in text and "Esc q back" in text
         assert "Esc hosts" in await one.press("escape")
         assert "Hosts ·" in await one.press("escape")
 

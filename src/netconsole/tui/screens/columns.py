@@ -29,7 +29,6 @@ class ColumnsScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("over"),
         Binding("space", "turn", show=False),
-        Binding("q", "back", show=False),
         Binding("ctrl+c", "app.leave", show=False),
     ]
 

@@ -63,14 +63,13 @@ class DetailScreen(OverScreen):
     def keys(self) -> Line:
         others = [("", "Enter", "what also shows it")] if self._others else []
         keys = [
-            ("", "Esc", "back"),
+            ("", "Esc q", "back"),
             ("investigate", "i", "investigate"),
             ("copy", "y", "copy"),
             *others,
             ("knobs", "e", "knobs"),
             ("snapshot", "s", "snapshot"),
             ("help", "?", "help"),
-            ("quit", "q", "quit"),
         ]
         pieces: list[Piece] = []
         for action_id, key, word in keys:

@@ -37,7 +37,7 @@ class OverScreen(Screen[None]):
 
     def keys(self) -> Line:
         """The keys that the last line names."""
-        return [(" Esc", "key"), (" back  ", "dim"), ("↑ ↓", "key"), (" scroll  ", "dim")]
+        return [(" Esc q", "key"), (" back  ", "dim"), ("↑ ↓", "key"), (" scroll  ", "dim")]
 
     def say(self, text: str, tone: Tone = "") -> None:
         """Shows a message instead of the keys, until the next key or message. "" shows the keys again."""

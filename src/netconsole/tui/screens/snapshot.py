@@ -67,7 +67,6 @@ class SnapshotScreen(Screen[None]):
         # Before the field gets the key: what is typed right after it belongs into the next field, also on a slow host.
         Binding("down", "app.focus_next", show=False, priority=True),
         Binding("up", "app.focus_previous", show=False, priority=True),
-        Binding("q", "back", show=False),
         Binding("ctrl+c", "app.leave", show=False),
     ]
 
