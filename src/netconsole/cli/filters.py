@@ -89,6 +89,7 @@ def narrowed(
     from netconsole.probes.knobs import contradictions, refusal
 
     wanted: dict[str, Scalar] = {}
+    given = {name: str(filters[name]) for name in ("netns", "vm") if name in filters}
     filters = dict(filters)
     if (vm := filters.pop("vm", None)) is not None:
         if "device" in filters:
@@ -109,15 +110,23 @@ def narrowed(
         probe: replace(choice, knobs={**choice.knobs, **_of(manifests[probe], wanted)})
         for probe, choice in profile.probes.items()
     }
-    return replace(profile, filters={**profile.filters, **wanted}, probes=probes)
+    given = {**profile.given, **given}
+    return replace(profile, filters={**profile.filters, **wanted}, given=given, probes=probes)
 
 
 def check_used(
-    filters: Mapping[str, str | int], requests: Sequence[ProbeRequest], profile: Profile, named: Sequence[str]
+    filters: Mapping[str, str | int],
+    requests: Sequence[ProbeRequest],
+    profile: Profile,
+    named: Sequence[str],
+    manifests: Mapping[str, Manifest],
 ) -> None:
     """Raises BadInput for a filter that none of the planned probes has. ``named``: those of --probe."""
+    from netconsole.profile.scope import can_narrow
+
     for name in filters:
-        if not any(("device" if name == "vm" else name) in request.knobs for request in requests):
+        knob = "device" if name == "vm" else name
+        if not any(can_narrow(manifests[request.name], knob) for request in requests):
             of = f"--probe has this filter: {', '.join(named)}" if named else f"profile {profile.name} has this filter"
             raise bad(f"--{name}", "", f"no probe of {of}")
 

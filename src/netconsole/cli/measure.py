@@ -141,7 +141,7 @@ def console(
         with live_run(now, chosen, manifests, later=later, host=there, interval_s=interval_s) as live:
             if recorder is not None:
                 live.session.attach(recorder)
-            reads = partial(facts, there), against, recorder
+            reads = partial(facts, there, live.session.scope), against, recorder
             return run_console(live.session, chosen, manifests, live.enforcer, *reads, live.escalator)
 
 
@@ -235,7 +235,7 @@ def snapshot(
                 start.requests, chosen, manifests, left_out=start.left_out, every_s=every_s, host=there,
                 interval_s=interval_s,
             ) as live:  # fmt: skip
-                facts = partial(headless.facts, there)
+                facts = partial(headless.facts, there, live.session.scope)
                 what = manifests, chosen, duration_s, facts, live.enforcer, note and note[:MAX_NOTE]
                 taken = headless.measure(live.session, *what, interval_s)
         except Interrupted as error:

@@ -104,7 +104,7 @@ def choose(
     if not requests:
         raise bad("--profile", chosen.name, "all probes of this profile are off: there is nothing to measure")
     if filters:
-        check_used(filters, requests, chosen, names or ())
+        check_used(filters, requests, chosen, names or (), manifests)
     if host is None:
         require(requests)
     return manifests, chosen, requests

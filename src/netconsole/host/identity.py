@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from netconsole.host.here import HERE
-from netconsole.host.target import Target
+from netconsole.host.target import Question, Target
 from netconsole.telemetry.frames import MAX_TEXT, Host
 
 HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
@@ -49,6 +51,27 @@ def namespace_inode(name: str, target: Target = HERE) -> int | None:
     try:
         return target.status(HOST_NETNS if name == "host" else f"{NAMED_NETNS}/{name.rpartition('/')[2]}").inode
     except (OSError, ValueError):
+        return None
+
+
+def namespace_names(inode: int, target: Target = HERE) -> tuple[set[str], bool]:
+    """What labels call a network namespace: its inode and all its names. And whether it is the console's own."""
+    names = {str(inode)}
+    try:
+        entries = target.names(NAMED_NETNS)
+    except OSError:
+        entries = []  # none has a name
+    paths = {f"{NAMED_NETNS}/{name}": os.fsencode(name).decode("utf-8", "backslashreplace") for name in entries}
+    target.ahead(Question("status", (path,)) for path in paths)
+    names |= {name for path, name in {**paths, HOST_NETNS: "host"}.items() if _inode(path, target) == inode}
+    is_own = _inode("/proc/self/ns/net", target) == inode
+    return names | ({"host"} if is_own and _inode(HOST_NETNS, target) is None else set()), is_own
+
+
+def _inode(path: str, target: Target) -> int | None:
+    try:
+        return target.status(path).inode
+    except OSError:
         return None
 
 

@@ -76,6 +76,8 @@ class Profile:
     ttl_s: float | None = None
     budget: Budget = field(default_factory=Budget)
     filters: Mapping[str, Scalar] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Filters of the command line as they were written: a network namespace by its name, the VM of a device."""
     probes: Mapping[str, ProbeChoice] = field(default_factory=dict)
     escalations: Sequence[Escalation] = ()
     stated: frozenset[str] = frozenset()

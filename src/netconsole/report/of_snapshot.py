@@ -11,6 +11,7 @@ from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.knobs import filters_text
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
+from netconsole.profile.scope import words
 from netconsole.report.blocks import (
     Bars,
     Curve,
@@ -79,10 +80,20 @@ def of_snapshot(
     )
     blocks: list[ReportBlock] = [Heading(NOTE), Note(" ".join(snapshot.note.split()))] if snapshot.note else []
     lines = standing_out_lines(snapshot, manifests)
+    blocks += _scope(snapshot, manifests)
     blocks += [Heading("What stands out"), *first(lines, most)]
     blocks += [Heading("What watching cost"), *first(kept(snapshot), MAX_OVER)]
     blocks += [Heading("Not measured"), *first(gaps(snapshot), MAX_GAPS)]
     return Document(f"netconsole snapshot of {host.name}", subtitle, blocks, _behind(snapshot, manifests, lines[most:]))
+
+
+def _scope(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[ReportBlock]:
+    """What alone the report is about."""
+    scope, wide = snapshot.profile.scope, snapshot.profile.host_wide
+    if scope:
+        titles = [manifests[name].title if name in manifests else name for name in wide]
+        beside = f" Host-wide all the same: {', '.join(titles)}." if titles else ""
+        yield Note(f"Scope: only {words(scope)}.{beside}")
 
 
 def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[SummaryLine]) -> list[ReportBlock]:

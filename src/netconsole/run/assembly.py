@@ -14,6 +14,7 @@ from netconsole.host import machine
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Profile
+from netconsole.profile.scope import scope_of
 from netconsole.run.deferred_start import DeferredStart
 from netconsole.session.commands import SELDOM_EVERY_MS
 from netconsole.session.live import LiveSession
@@ -75,4 +76,5 @@ def session_of(
         statistics_every_s=every_s,
         is_often=needs_windows(profile),
         per_count=store.per_count(manifests) if host.about is None else None,  # calibrated on this machine
+        scope=scope_of(profile, manifests),
     )

@@ -22,6 +22,7 @@ from netconsole.findings.incidents import Incidents
 from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
+from netconsole.profile.scope import RunScope
 from netconsole.recording.recorder import Recorder
 from netconsole.run.stop import Interrupted, Stop, signals
 from netconsole.session.protocol import News, ReadsWhole, Recordable, Session
@@ -66,10 +67,9 @@ def measure(
         session.start()
         if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
-        # Begin and end with whole intervals, so that everything in between is counted exactly. Begin with a reading of
-        # everything, or the first one of what is read less often would have losses of before.
-        whole = session.read_whole() if isinstance(session, ReadsWhole) else None
-        _next_interval(session, stop, interval_s, whole)
+        # Begin and end with whole intervals, so that everything in between is counted exactly. Begin and end with a
+        # reading of everything, or what is read less often would have losses of before, and lack the last ones.
+        _next_interval(session, stop, interval_s, _read_whole(session))
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
         _say_refused(session)
@@ -82,8 +82,13 @@ def measure(
         incidents = Incidents(manifests, profile.budget)  # what was lost before is in no table either
         session.on_news(partial(_observe, session, incidents))
         until_ns = start.mono_ns + round(duration_s * 1e9)
-        if not stop.wait(lambda: _has_measured(session, begun, until_ns), duration_s + interval_s + 10):
-            _next_interval(session, stop, interval_s)
+        last_ns = until_ns - round(interval_s * 1e9)
+        if duration_s > interval_s:
+            stop.wait(lambda: _has_measured(session, begun, last_ns), duration_s + 10)
+        whole = _read_whole(session)
+        is_over = partial(_has_measured, session, begun, until_ns)
+        if stop.requested or not stop.wait(lambda: is_over() and _is_set(whole), 2 * interval_s + 10):
+            _next_interval(session, stop, interval_s, whole)
         read = facts() if facts is not None else {}
         line = session.connection().line
         with session.view() as state:
@@ -149,14 +154,18 @@ def statistics_every_s(duration_s: float) -> float:
     return min(5.0, max(1.0, duration_s / 10))
 
 
-def facts(host: AnyHost = THIS_HOST) -> Mapping[str, FactData]:
-    """The configuration of a host. Imported late, because its readers take more memory than everything else."""
+def facts(host: AnyHost = THIS_HOST, scope: RunScope | None = None) -> Mapping[str, FactData]:
+    """The configuration of a host, as far as it is within ``scope``.
+
+    Imported late, because its readers take more memory than everything else.
+    """
     from netconsole.host.reach import target_of
     from netconsole.sources.facts import collect
 
     return {
         key: FactData(value=fact.value, source=fact.source, why=fact.why, volatile=fact.volatile)
         for key, fact in collect(target=target_of(host)).items()
+        if scope is None or scope.has_fact(key)
     }
 
 
@@ -175,12 +184,20 @@ def _say_refused(session: Session) -> bool:
     return any(own or every)
 
 
+def _read_whole(session: Session) -> Event | None:
+    return session.read_whole() if isinstance(session, ReadsWhole) else None
+
+
+def _is_set(read: Event | None) -> bool:
+    return read is None or read.is_set()
+
+
 def _next_interval(session: Session, stop: Stop, interval_s: float, read: Event | None = None) -> None:
     """Wait for the end of the current interval, and until ``read`` is set."""
     before = _closed(session)
 
     def has_ended() -> bool:
-        return _closed(session) > before and (read is None or read.is_set())
+        return _closed(session) > before and _is_set(read)
 
     stop.wait(has_ended, LAST_INTERVAL_LIMIT_S + interval_s - 1, stoppable=False)
 

@@ -52,8 +52,11 @@ def before_start(
     Raises Unable when the rest exceeds the budget, unless ``force`` or the user confirms it.
     """
     from netconsole.budget import forecast
+    from netconsole.profile.scope import host_wide, said, words
 
     say = say or _say
+    if wide := host_wide(profile, manifests, (request.name for request in requests)):
+        say(f"only {words(said(profile))}; host-wide: {', '.join(wide)}")
     if device := str(profile.filters.get("device") or ""):
         _say_if_missing(device, host, say)
     modes = {request.name: request.mode for request in requests}

@@ -18,6 +18,7 @@ from netconsole.far.program import Launch
 from netconsole.host import identity
 from netconsole.host.reach import line_of, target_of
 from netconsole.probes.request import ProbeRequest
+from netconsole.profile.scope import RunScope
 from netconsole.session import commands, compiled_here
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.far_line import FarLine
@@ -51,6 +52,7 @@ class LiveSession:
         statistics_every_s: float = commands.SELDOM_EVERY_MS / 1000,
         is_often: bool = False,
         per_count: CostPerCount | None = None,
+        scope: RunScope | None = None,
     ) -> None:
         """``host`` may also be the command of a collector on this machine.
 
@@ -58,6 +60,8 @@ class LiveSession:
         ``is_often``: whether they are on often from the start.
 
         ``per_count``: what a count of a probe costs, for kernels without such statistics.
+
+        ``scope``: what is outside of it, no reader gets.
         """
         self._host = _Command(host) if isinstance(host, Sequence) else host
         self._reader: FarReader | None = None
@@ -92,7 +96,8 @@ class LiveSession:
         self._commands = commands.Commands(self._refuse_load)
         self._console_seq = itertools.count(1)
         self._target = target_of(self._host)
-        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target)
+        self.scope = scope
+        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target, scope)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
             self.say(name, "compiling", request.mode)
@@ -362,10 +367,16 @@ class LiveSession:
             self._take_over(batch)
 
     def _take_over(self, batch: Sequence[AnyFrame]) -> None:
+        if self.scope is not None:
+            batch = [kept for frame in batch if (kept := self.scope.narrowed(frame, self._knobs(frame))) is not None]
         for sink in self._sinks:
             sink.take(self._state, tuple(batch))
         for frame in batch:
             self._state.apply(frame)
+
+    def _knobs(self, frame: AnyFrame) -> Mapping[str, Scalar]:
+        request = self._requests.get(frame.probe or "")
+        return {} if request is None else request.knobs
 
     def _deliver(self, batch: list[AnyFrame]) -> None:
         """Apply frames of the console's own sources."""

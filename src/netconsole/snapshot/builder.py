@@ -15,9 +15,11 @@ from netconsole.base.timestamps import utc
 from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
+from netconsole.profile.scope import is_host_wide, said
 from netconsole.session.protocol import LineState
 from netconsole.snapshot.balance import SEEN_BY, balance, filters_of
 from netconsole.snapshot.document import (
+    MEASURED,
     SCHEMA,
     HostData,
     IncidentData,
@@ -116,7 +118,7 @@ def build(
         created=utc(wall_ns / 1e9 if wall_ns else None),
         netconsole=netconsole.__version__,
         host=_host(state),
-        profile=ProfileData(name=profile.name, budget=profile.budget.as_dict()),
+        profile=_profile(profile, manifests, probes),
         duration_s=round(duration_ns / 1e9, 6),
         clock={"start_unix_ns": since.wall_ns, "start_monotonic_ns": since.mono_ns, **_far_clock(line)},
         note=note,
@@ -127,6 +129,12 @@ def build(
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),
     )
+
+
+def _profile(profile: Profile, manifests: Mapping[str, Manifest], probes: Mapping[str, ProbeData]) -> ProfileData:
+    measured = [name for name, probe in probes.items() if probe.status in MEASURED]
+    wide = [name for name in measured if name in manifests and is_host_wide(profile, manifests[name])]
+    return ProfileData(profile.name, profile.budget.as_dict(), said(profile), wide)
 
 
 def _seen(drops: ProbeState, start: ProbeTotals) -> ProbeData:

@@ -50,6 +50,10 @@ class ProfileData(msgspec.Struct, frozen=True):
 
     name: str
     budget: dict[str, SnapshotValue] = {}
+    scope: dict[str, str] = {}
+    """The network namespace or the device that all figures are of, as ``netns``; empty: the whole host."""
+    host_wide: list[str] = []
+    """The probes whose figures are of the whole host, although there is a scope."""
 
 
 class Counter(msgspec.Struct, frozen=True):

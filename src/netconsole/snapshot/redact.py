@@ -107,6 +107,7 @@ class Redactor:
         document["note"] = self._any(document["note"])
         document["host"] = self._any(document["host"])
         document["cost"] = self._any(document["cost"])
+        document["profile"]["scope"] = self._any(document["profile"]["scope"])
         for name in ("governor", "incidents", "ping", "balance", "drop_places"):
             document[name] = self._record(document[name])
         for probe in document["probes"].values():
@@ -126,6 +127,7 @@ class Redactor:
         """Learns the names in a snapshot: its host, VMs, processes, devices and network namespaces."""
         secret = {name: _secret_labels(manifest) for name, manifest in (manifests or {}).items()}
         anywhere = _SecretLabels.union(*(secret[name] for name in snapshot.probes if name in secret))
+        self._learn_labels(snapshot.profile.scope, anywhere)
         host = snapshot.host.name
         self._add("host", (host, host.partition(".")[0], host.partition(".")[2]))
         for fact, data in snapshot.facts.items():

@@ -11,8 +11,10 @@ from typing import TypeAlias
 from netconsole.base.errors import HostLost
 from netconsole.base.figure import safe
 from netconsole.host.here import HERE
+from netconsole.host.identity import namespace_names
 from netconsole.host.target import Target
 from netconsole.probes.request import ProbeRequest
+from netconsole.profile.scope import RunScope
 from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
 from netconsole.sources.nic.counters import NicCounters
@@ -38,6 +40,8 @@ FACTORIES: dict[str, Callable[[Target], Source]] = {
 """By the name that a manifest gives as its source."""
 
 MAX_WHY = 1000
+NAME_EVERY = 10
+"""Intervals between two looks at the names of the scope's network namespace."""
 Deliver: TypeAlias = Callable[[list[AnyFrame]], None]
 
 
@@ -51,8 +55,12 @@ class SourceRunner:
         deliver: Deliver,
         numbers: Iterator[int],
         target: Target = HERE,
+        scope: RunScope | None = None,
     ) -> None:
+        """``scope`` is told what its network namespace is called."""
         self._target = target
+        self._scope = scope
+        self._name_in = 0
         self._interval_s = interval_s
         self._deliver = deliver
         self._make = FrameMaker(numbers, target)
@@ -109,6 +117,7 @@ class SourceRunner:
                     opened += self._opened_since()
                     self._make.tick()
                     try:
+                        self._name_scope()
                         for request, source in opened:
                             batch.extend(self._read(request, source))
                     except HostLost as error:
@@ -125,6 +134,12 @@ class SourceRunner:
             for _, source in opened:
                 source.close()
 
+    def _name_scope(self) -> None:
+        self._name_in -= 1
+        if self._scope is not None and self._scope.netns is not None and self._name_in <= 0:
+            self._name_in = NAME_EVERY
+            self._scope.learn(*namespace_names(self._scope.netns, self._target))
+
     def _opened_since(self) -> list[tuple[ProbeRequest, Source]]:
         added = []
         while not self._more.empty():
@@ -139,6 +154,7 @@ class SourceRunner:
             source.close()
         self._sources = [(request, self._made(request)) for request, _ in self._sources]
         self._failing.clear()
+        self._name_in = 0
         return [(request, source) for request, source in self._sources if self._open(request, source)]
 
     def _all_failed(self, opened: Sequence[tuple[ProbeRequest, Source]], error: OSError) -> list[AnyFrame]:

@@ -103,7 +103,7 @@ class RackApp(ConsoleApp):
             live = host.run
             if live is None or name in self._met:
                 continue
-            reads = None if host.far is None else partial(facts, host.far)
+            reads = None if host.far is None else partial(facts, host.far, live.session.scope)
             parts = live.session, self._profile, self._rack_manifests, live.enforcer, reads, live.escalator
             watched = self._met[name] = WatchedHost(*parts)
             watched.main.without = frozenset()

@@ -7,17 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from netconsole.probes.catalogue import load_all
 from netconsole.report.ticket import render
 from netconsole.snapshot.document import FORMATS, encode, load, parse
 from netconsole.snapshot.redact import Redactor
 from tests.support.console_command import COMMAND, UNBOUNDED
-from tests.support.live.network import Namespace
+from tests.support.live.network import Namespace, Wire, send_udp
+from tests.support.live.storm import CLOSED_PORT
 
 pytestmark = pytest.mark.starting
 
@@ -166,3 +169,39 @@ def test_a_redacted_run_names_nobody(namespace: Namespace, tmp_path: Path) -> No
     hide, taken = Redactor(b"k" * 32), load(plain)
     pages = [redacted.read_text(), *(render(taken, form, {}, hide=hide)[0].decode() for form in FORMATS)]
     assert not [name for name in known for page in pages if name in page]
+
+
+@pytest.fixture
+def tenant() -> Iterator[Namespace]:
+    """A namespace that a scope leaves out, with a device that is in no other."""
+    made = Namespace()
+    made.ip("link", "add", "nso-tenant", "type", "veth", "peer", "name", "nso-end")
+    yield made
+    made.remove()
+
+
+def test_what_is_read_less_often_is_read_again_at_the_end(tenant: Namespace) -> None:
+    stay = tenant.start("import sys; sys.stdin.read()")  # else nobody knows its files
+    run = Snapshot("--probe", "protocol_counters", "--duration", "3s")
+    tenant.python(SEND, 1000)
+    taken = parse(run.end(None).encode(), "stdout")
+    stay.communicate()
+    rows = taken.probes["protocol_counters"].tables["counters"]
+    counted = {row["counter"]: row["count"] for row in rows if row["netns"] == tenant.name}
+    assert counted.get("UdpNoPorts") == 1000
+
+
+def test_a_scope_leaves_other_namespaces_out_of_the_document(wire: Wire, tenant: Namespace) -> None:
+    probes = (f"--probe={name}" for name in ("link_rates", "nic_counters", "protocol_counters", "softnet"))
+    stay = [one.start("import sys; sys.stdin.read()") for one in (wire.b, tenant)]  # else nobody knows their files
+    run = Snapshot("--netns", wire.b.name, *probes, "--duration", "5s")
+    send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, 1000)
+    tenant.python(SEND, 1000)
+    taken = parse(run.end(None).encode(), "stdout")
+    for process in stay:
+        process.communicate()
+    for form in FORMATS:
+        text = render(taken, form, load_all())[0].decode()
+        assert "UdpNoPorts" in text and wire.DEVICES[1] in text
+        assert not [one for one in ("nso-tenant", tenant.name, str(tenant.inode)) if one in text]
+    assert f"only netns {wire.b.name}; host-wide: Softnet" in run.said

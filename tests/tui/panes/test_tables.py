@@ -9,10 +9,12 @@ import pytest
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import shipped
+from netconsole.profile.profile import Profile
 from netconsole.session.protocol import Connection
 from netconsole.telemetry.tables import RowKey
 from netconsole.tui.panes.common.tables import Block, table_block
 from netconsole.tui.panes.drops import places
+from netconsole.tui.panes.overview.header import Pause, first_line
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.widgets.columns import place
 from tests.support.fake_collector import Scenario
@@ -58,6 +60,18 @@ def test_the_title_says_to_what_the_probe_is_narrowed() -> None:
     scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
     title = table_block(MANIFESTS[DROPS], "drops").title(scene)
     assert title.startswith("Drops · only device=eth0 reason=not:NO_SOCKET · 8 packets/s")
+
+
+def test_a_title_leaves_out_the_scope_which_the_header_has() -> None:
+    session = PlayedSession(Scenario().hello().status(DROPS, knobs={"netns": 7, "device": "eth0"}).status("softnet"))
+    session.play(interval(0, row("eth0", 8, 80)))
+    profile = Profile("p", filters={"netns": 7}, given={"netns": "web"})
+    manifests = {**MANIFESTS, "softnet": shipped("softnet")}
+    scene = Scene(session.state, manifests, profile, Connection("live"))
+    assert table_block(MANIFESTS[DROPS], "drops").title(scene).startswith("Drops · only device=eth0 · 8 packets/s")
+    assert table_block(manifests["softnet"], "cpus").title(scene) == "Backlog by CPU · host-wide"
+    header = "".join(text for text, _ in first_line(scene, Pause(), "live", 0.0, 120))
+    assert " · profile p · scope netns web " in header
 
 
 def test_figures_of_a_share_of_the_time_say_so_and_their_totals_are_lower_bounds() -> None:

@@ -110,7 +110,7 @@ def test_a_probe_that_the_profile_lacks_may_have_the_filter(only_softnet: str) -
 def test_a_vm_is_refused_by_its_own_name() -> None:
     _, profile, requests = choose("drops", ["softnet"], "far")
     with pytest.raises(BadInput, match="--vm: no probe of --probe has this filter"):
-        check_used({"vm": "web-07"}, requests, profile, ["softnet"])
+        check_used({"vm": "web-07"}, requests, profile, ["softnet"], MANIFESTS)
 
 
 @pytest.mark.parametrize(

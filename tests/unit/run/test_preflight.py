@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.loader import load
+from netconsole.profile.plan import plan
 from netconsole.profile.profile import Profile
 from netconsole.run import preflight
 
@@ -36,3 +39,11 @@ def test_a_host_that_cannot_be_asked_says_nothing(
     monkeypatch.setattr(preflight, "_interfaces", fails)
     preflight.before_start(Profile("p", filters={"device": "nope"}), {}, [])
     assert capsys.readouterr().err == ""
+
+
+def test_what_a_scope_cannot_narrow_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    manifests = load_all()
+    requests = plan(load("minimal", manifests), manifests, ["softnet", "link_rates", "self_cost"])
+    narrow = Profile("p", filters={"netns": 4026532469}, given={"netns": "uxb"})
+    preflight.before_start(narrow, manifests, requests)
+    assert capsys.readouterr().err == "netconsole: only netns uxb; host-wide: Softnet\n"

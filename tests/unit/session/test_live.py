@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from netconsole.probes.request import ProbeRequest
+from netconsole.profile.scope import RunScope
 from netconsole.session import live
 from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.live import LiveSession
 from netconsole.session.protocol import CommandError
-from netconsole.telemetry.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, decode, encode
+from netconsole.telemetry.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, Table, decode, encode
 from netconsole.telemetry.state import State
 from tests.support.fake_collector import Scenario
 from tests.support.session_news import SessionNews
@@ -220,3 +222,20 @@ def test_a_collector_that_reads_nothing_does_not_block_whoever_commands_it() -> 
         process.close()
     with pytest.raises(CollectorGone, match="has ended"):
         process.send({"id": 1, "command": "stop"})
+
+
+def test_neither_the_state_nor_a_recorder_gets_what_is_outside_of_the_scope(tmp_path: Path) -> None:
+    rows = [{"labels": {"device": "veth0", "netns": name}, "counts": {"count": (5, 5)}} for name in ("7", "mfa")]
+    scenario = Scenario().hello().status("kernel_drops").table("kernel_drops", "drops", rows).end()
+    command = [sys.executable, str(FAKE), str(scenario.do("await", command="set").save(tmp_path / "scenario.jsonl"))]
+    scope = RunScope({"netns": 7}, {}, {})
+    session, kept = LiveSession(command, [REQUEST], back_off_s=(600.0,), scope=scope), Kept()
+    session.attach(kept)
+    with contextlib.closing(session):
+        until = SessionNews(session, LIMIT_S).until
+        session.start()
+        until(lambda state: state.collector.intervals == 1)
+        with session.view() as state:
+            seen = [row.labels["netns"] for row in state.probes["kernel_drops"].tables["drops"].rows.values()]
+    assert seen == ["7"]
+    assert [row.labels["netns"] for frame in kept if isinstance(frame, Table) for row in frame.rows] == ["7"]

@@ -9,6 +9,8 @@ from functools import partial
 from netconsole.base import figure
 from netconsole.probes.knobs import filters_set, filters_text
 from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, TableSpec
+from netconsole.profile.profile import Profile
+from netconsole.profile.scope import is_host_wide, said
 from netconsole.telemetry.frames import Label, Mode
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
@@ -254,7 +256,7 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     state = scene.state.probes.get(manifest.name)
     if state is None:
         return title
-    parts = [title, *([f"only {filters_text(filters)}"] if (filters := filters_set(state.knobs)) else [])]
+    parts = [title, *_narrowed(scene.profile, manifest, state)]
     count = state.counters[counter].count if counter in state.counters else None
     if count is not None and counter is not None:
         unit = manifest.counters[counter].unit
@@ -267,6 +269,15 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
     if state.status not in ("attached", "off"):
         parts.append(state.status)
     return " · ".join(parts)
+
+
+def _narrowed(profile: Profile, manifest: Manifest, state: ProbeState) -> list[str]:
+    """To what the probe is narrowed beyond the scope, which the header has; or that the scope does not narrow it."""
+    scope = {name: profile.filters[name] for name in said(profile)}
+    filters = {name: value for name, value in filters_set(state.knobs).items() if scope.get(name) != value}
+    if is_host_wide(profile, manifest):
+        return ["host-wide"]
+    return [f"only {filters_text(filters)}"] if filters else []
 
 
 def seen_share(state: ProbeState) -> list[str]:

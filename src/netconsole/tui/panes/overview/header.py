@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from netconsole.base import figure
+from netconsole.profile.scope import said, words
 from netconsole.recording.replay_session import Position
 from netconsole.telemetry.frames import Host
 from netconsole.telemetry.words import COLLECTOR_LOST, ENDED, LINE_LOST, LIVE, PAUSED
@@ -57,23 +58,25 @@ def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) 
     ]
     if host is None:
         return spread([(" netconsole  ", "strong"), ("starting the collector…", "look")], right, width)
-    places = _places(host, figure.safe(scene.profile.name, 24))
+    scope = words(said(scene.profile))
+    places = _places(host, figure.safe(scene.profile.name, 24), f" · scope {scope}" if scope else "")
     left = next((place for place in places if cells(place) + 1 + cells(right) <= width), places[-1])
     return spread(left, right, width)
 
 
-def _places(host: Host, profile: str) -> list[Line]:
-    """Where this is, in fewer and fewer words: the profile and the name of the host go last."""
+def _places(host: Host, profile: str, scope: str) -> list[Line]:
+    """Where this is, in fewer and fewer words: the scope, the profile and the name of the host go last."""
     name, kernel = figure.safe(host.name, 40), figure.safe(host.kernel, 40)
     cpus = f"{host.cpus} CPUs" if host.cpus != 1 else "1 CPU"
     version = kernel.split("-")[0]
     return [
-        [(" netconsole  ", "strong"), (f"{name} · {kernel} · {cpus}", "strong"), (f" · profile {profile}", "")],
-        [(f" {name} · {kernel} · {cpus}", "strong"), (f" · profile {profile}", "")],
-        [(f" {name} · {kernel}", "strong"), (f" · profile {profile}", "")],
-        [(f" {name} · {kernel}", "strong"), (f" · {profile}", "")],
-        [(f" {name} · {version}", "strong"), (f" · {profile}", "")],
-        [(f" {name}", "strong"), (f" · {profile}", "")],
+        [(" netconsole  ", "strong"), (f"{name} · {kernel} · {cpus}", "strong"), (f" · profile {profile}{scope}", "")],
+        [(f" {name} · {kernel} · {cpus}", "strong"), (f" · profile {profile}{scope}", "")],
+        [(f" {name} · {kernel}", "strong"), (f" · profile {profile}{scope}", "")],
+        [(f" {name} · {kernel}", "strong"), (f" · {profile}{scope}", "")],
+        [(f" {name} · {version}", "strong"), (f" · {profile}{scope}", "")],
+        [(f" {name}", "strong"), (f" · {profile}{scope}", "")],
+        [(f" {name}", "strong"), (scope, "")],
         [(f" {name}", "strong")],
     ]
 
