@@ -217,6 +217,6 @@ async def test_the_page_of_a_row_offers_nothing_that_would_change_it(recording: 
         await one.press("right_curly_bracket")
         await one.until(at(60))
         await one.press("tab", "enter")
-        keys = (await one.shows("Esc back")).splitlines()[-1]
-        assert "y copy" in keys and "q quit" in keys
+        keys = (await one.shows("Esc q back")).splitlines()[-1]
+        assert "y copy" in keys
         assert "investigate" not in keys and "knobs" not in keys

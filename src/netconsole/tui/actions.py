@@ -193,6 +193,9 @@ def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 _NEVER_TOGETHER: tuple[set[Scope], ...] = ({"main", "over"}, {"main", "facts"})
 """Scopes of screens that are never in front at the same time."""
 
+_ONE_MEANING = {"quit", "over.back"}
+"""Actions that may share a key: it leaves what is in front, which is a page or the console."""
+
 
 def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Keys that belong to two actions that can be active at the same time."""
@@ -200,5 +203,6 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for action in ACTIONS:
         for key in keymap.get(action.id, action.keys).split(","):
             other = taken.setdefault(key, action)
-            if other is not action and {other.scope, action.scope} not in _NEVER_TOGETHER:
+            shared = {other.scope, action.scope} in _NEVER_TOGETHER or {other.id, action.id} == _ONE_MEANING
+            if other is not action and not shared:
                 yield action.id, f"'{key}' already belongs to '{other.id}'; give one of them another key"

@@ -65,7 +65,7 @@ async def test_from_the_finding_to_the_ticket_in_under_thirty_keys(
         (file,) = tmp_path.glob("*.json")
         taken = document.load(file)
         assert taken.note == "ring full" and taken.incidents
-        await one.press("q")
+        await one.press("q", "q", "q")  # back, then twice: the investigation goes on
         assert not one.app.is_running and one.app.return_code in (None, 0)
         assert one.pressed < 30
 
@@ -89,4 +89,4 @@ async def test_where_there_is_no_row_it_says_so_until_the_next_key() -> None:
 async def test_a_message_on_a_page_goes_with_the_next_key_too() -> None:
     async with running(investigator=Asked()) as one:
         assert "copied" in (await one.press("enter", "y")).splitlines()[-1]
-        assert "Esc back" in (await one.press("down")).splitlines()[-1]
+        assert "Esc q back" in (await one.press("down")).splitlines()[-1]

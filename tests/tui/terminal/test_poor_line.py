@@ -30,7 +30,7 @@ def test_from_the_finding_to_the_ticket_on_the_poorest_terminal(
         line = PoorLine(console)
         line.until("FULL_RING")
         line.press("\r")  # the finding's page
-        line.until("Esc back")
+        line.until("Esc q back")
         line.press("y")
         line.until("no clipboard here; finding: ")
         line.press("\x1b")
@@ -39,7 +39,7 @@ def test_from_the_finding_to_the_ticket_on_the_poorest_terminal(
         line.until("Enter measure and write")
         line.press(*"ring full", "\r")
         line.until("written")
-        line.press("q")
+        line.press("q", "q")
         console.wait(reading=True)
         assert console.status == 0 and bytes(console.output).isascii() and line.keys < 30
     (file,) = tmp_path.glob("*.json")
