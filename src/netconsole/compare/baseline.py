@@ -24,6 +24,7 @@ from netconsole.ping.analysis.merge import CaptureFile, join
 from netconsole.ping.capture import SCHEMA as PING_SCHEMA
 from netconsole.ping.capture import PingCapture
 from netconsole.ping.cases import read_captures, schema_of
+from netconsole.profile.scope import words
 from netconsole.snapshot.document import KIND, MEASURED, HostData, Snapshot, seconds
 from netconsole.snapshot.document import MAX_BYTES as MAX_CONTENT_BYTES
 from netconsole.snapshot.document import load as load_snapshot
@@ -233,6 +234,9 @@ def summary(baseline: Baseline, here: HostData | None, profile: str | None, now:
     if profile is not None:
         same, others = profiles == [profile], ", ".join(profiles)
         notes.append(f"the same profile: {profile}" if same else f"another profile than {profile}: {others}")
+    scopes = list(dict.fromkeys(words(one.profile.scope) or "the whole host" for one in snapshots))
+    if any(one.profile.scope for one in snapshots):
+        notes.append(f"of {', '.join(scopes)} only")
     age = _age_days(snapshots[-1].created, now or datetime.now(timezone.utc))
     if age is not None:
         notes.append(f"{age} days old" + (": old" if age > OLD_DAYS else ""))

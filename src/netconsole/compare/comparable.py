@@ -5,14 +5,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from netconsole.probes.knobs import filters_text
-from netconsole.snapshot.document import MEASURED, ProbeData
+from netconsole.probes.manifest import Manifest
+from netconsole.probes.meaning import BY_NAME
+from netconsole.profile.scope import RunScope, words
+from netconsole.snapshot.document import MEASURED, ProbeData, Snapshot
 
 MIN_DURATION_S = 1.0
 _LEAST_S = MIN_DURATION_S / 2
 """A run ends with a whole interval, up to half of one before its time: one of 1 s may have measured only 0.5 s."""
 _OF_A_PLACE = ("device", "address", "netns", "mac", "vlan")
 """Filters whose value may be another one: a VM has another tap after its next start."""
+
+
+def within(snapshot: Snapshot, scope: Mapping[str, str], manifests: Mapping[str, Manifest]) -> Snapshot:
+    """A snapshot of the whole host as one of this scope would be: without the rows and facts of other places."""
+    if not scope or snapshot.profile.scope:
+        return snapshot
+    inside = RunScope.of_document(scope, manifests)
+    probes = {name: _rows_within(name, probe, inside) for name, probe in snapshot.probes.items()}
+    facts = {name: fact for name, fact in snapshot.facts.items() if inside.has_fact(name)}
+    return msgspec.structs.replace(snapshot, probes=probes, facts=facts)
+
+
+def _rows_within(name: str, probe: ProbeData, inside: RunScope) -> ProbeData:
+    tables, histories = dict(probe.tables), dict(probe.row_history)
+    for table, rows in probe.tables.items():
+        labels = probe.columns[table].labels if table in probe.columns else list(BY_NAME)
+        known = [{label: row[label] for label in labels if label in row} for row in rows]
+        kept = [place for place, row in enumerate(known) if inside.has(name, row)]
+        tables[table] = [rows[place] for place in kept]
+        for column, series in probe.row_history.items():
+            if column.partition(".")[0] == table and len(series) == len(rows):
+                histories[column] = [series[place] for place in kept]
+    return msgspec.structs.replace(probe, tables=tables, row_history=histories)
+
+
+def other_scope(now: Mapping[str, str], before: Mapping[str, str]) -> str | None:
+    """Why a snapshot of one scope cannot be compared with one of another. None when it can.
+
+    One of the whole host can: :func:`within` narrows it.
+    """
+    if not before or now.keys() == before.keys():
+        return None
+    return f"the baseline is of {words(before)} only" + (f", this is of {words(now)}" if now else "")
 
 
 def probe_differs(now: ProbeData | None, before: ProbeData | None, shorter_s: float) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 import msgspec
 
 from netconsole.base import figure
-from netconsole.compare.comparable import probe_differs
+from netconsole.compare.comparable import other_scope, probe_differs, within
 from netconsole.compare.document import (
     Comparison,
     Condition,
@@ -84,6 +84,7 @@ def compare(
 
     It raises nothing for valid snapshots.
     """
+    baseline = [within(one, current.profile.scope, manifests) for one in baseline]
     before = [flatten(snapshot, manifests) for snapshot in baseline]
     compared = compare_metrics(flatten(current, manifests), before, names)
     return msgspec.structs.replace(compared, drop_places=changed_places(current, baseline, manifests))
@@ -322,7 +323,9 @@ def _usable(now: Metrics, before: Sequence[Metrics], left_out: dict[str, str]) -
         reasons = []
         for one in before:
             past = one.snapshot.probes.get(name)
-            why = probe_differs(current, past, min(seconds(snapshot, name), seconds(one.snapshot, name)))
+            why = other_scope(snapshot.profile.scope, one.snapshot.profile.scope) or probe_differs(
+                current, past, min(seconds(snapshot, name), seconds(one.snapshot, name))
+            )
             if why is None:
                 usable.setdefault(name, []).append(one)
             else:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from netconsole.base.fact_keys import FactData
-from netconsole.compare.comparable import probe_differs
+from netconsole.compare.comparable import other_scope, probe_differs, within
 from netconsole.compare.compare import not_zero
 from netconsole.compare.judge import MIN_RATIO, least_difference
 from netconsole.compare.labels import Meanings, Names
@@ -95,10 +95,16 @@ class Reference:
         snapshots: Sequence[Snapshot],
         facts: Mapping[str, FactData],
         manifests: Mapping[str, Manifest] = NO_MANIFESTS,
+        scope: Mapping[str, str] | None = None,
     ) -> None:
-        """``facts`` are of the measured host. They say which VM its taps and threads belong to."""
+        """``facts`` are of the measured host. They say which VM its taps and threads belong to.
+
+        ``scope``: what is measured now (:func:`netconsole.profile.scope.said`).
+        """
         self.name = name
-        self.metrics = [_without_rows(flatten(snapshot, manifests)) for snapshot in snapshots]
+        self._scope = scope or {}
+        narrow = [within(snapshot, self._scope, manifests) for snapshot in snapshots]
+        self.metrics = [_without_rows(flatten(snapshot, manifests)) for snapshot in narrow]
         self.learn(facts)
 
     def learn(self, facts: Mapping[str, FactData]) -> None:
@@ -111,6 +117,12 @@ class Reference:
     def knows_device(self, device: str) -> bool:
         """Whether the facts name the VM of this tap."""
         return device in self._names.taps
+
+    @property
+    def other_scope(self) -> str | None:
+        """Why no figure at all can be compared: all runs are of another scope. None where some may."""
+        reasons = [other_scope(self._scope, one.snapshot.profile.scope) for one in self.metrics]
+        return None if None in reasons else reasons[0]
 
     def why_not(self, probe: ProbeState, manifest: Manifest) -> str | None:
         """Why the figures of a probe cannot be compared with the baseline. None when they can."""
@@ -235,7 +247,9 @@ class Reference:
             reasons, sides = [], []
             for side in self.metrics:
                 past = side.snapshot.probes.get(manifest.name)
-                why = probe_differs(now, past, seconds(side.snapshot, manifest.name))
+                why = other_scope(self._scope, side.snapshot.profile.scope) or probe_differs(
+                    now, past, seconds(side.snapshot, manifest.name)
+                )
                 sides.append(side) if why is None else reasons.append(why)
             found = self._usable[manifest.name] = standing, sides, None if sides else reasons[0]
             self._typical = {key: known for key, known in self._typical.items() if key[0][0] != manifest.name}

@@ -21,6 +21,8 @@ _SCOPE = (_NETNS, _DEVICE)
 _OF_THE_HOST = frozenset({"cpu", "softirq"})
 """Labels that name nothing of a network namespace: rows with these alone are of the whole host."""
 _OWN_COST = "self_cost"
+_OF_A_NAME = 1
+"""In place of the inode of a namespace, where it is told by its name."""
 _OWN_FACTS = ("nic", "tc", "ovs", "vm")
 """Areas of facts that are of the console's own network namespace."""
 
@@ -44,6 +46,13 @@ class RunScope:
             for name, manifest in manifests.items()
         }
 
+    @classmethod
+    def of_document(cls, scope: Mapping[str, str], manifests: Mapping[str, Manifest]) -> RunScope:
+        """That of a snapshot, which has the name of its namespace alone."""
+        made = cls({_NETNS: _OF_A_NAME if _NETNS in scope else 0, _DEVICE: scope.get(_DEVICE)}, manifests, scope)
+        made._is_own = scope.get(_NETNS) == "host"
+        return made
+
     def __bool__(self) -> bool:
         return self._netns is not None or self._device is not None
 
@@ -61,13 +70,32 @@ class RunScope:
         if frame.probe is None or self._is_narrow(knobs):
             return frame
         if isinstance(frame, frames.Table):
-            rows = [row for row in frame.rows if self._has(frame.probe, row.labels)]
+            rows = [row for row in frame.rows if self.has(frame.probe, row.labels)]
             return frame if len(rows) == len(frame.rows) else msgspec.structs.replace(frame, rows=rows)
         if isinstance(frame, frames.Histogram):
-            return frame if self._has(frame.probe, frame.labels) else None
+            return frame if self.has(frame.probe, frame.labels) else None
         if isinstance(frame, frames.Event):
-            return frame if self._has(frame.probe, frame.fields) else None
+            return frame if self.has(frame.probe, frame.fields) else None
         return frame
+
+    def has(self, probe: str, labels: Mapping[str, object]) -> bool:
+        """Whether a row of a probe, or a sample, is of what is inside, or of the whole host."""
+        if self._netns is not None:
+            if _NETNS in labels:
+                if str(labels[_NETNS]) not in self._names:
+                    return False
+            elif not self._is_own and not labels.keys() <= _OF_THE_HOST:
+                return False
+        if self._device is None:
+            return True
+        devices = [labels[name] for name in self._devices.get(probe, ()) if name in labels]
+        if devices:
+            if self._device not in devices:
+                return False
+            if isinstance(vm := labels.get(_VM), str):
+                self._vms |= {vm}
+            return True
+        return _VM not in labels or labels[_VM] in self._vms
 
     def has_fact(self, name: str) -> bool:
         """Whether a fact is of what is inside, or of the whole host."""
@@ -87,24 +115,6 @@ class RunScope:
     def _is_narrow(self, knobs: Mapping[str, Scalar]) -> bool:
         """Whether the probe leaves out by itself what is outside."""
         return self._netns in (None, knobs.get(_NETNS)) and self._device in (None, knobs.get(_DEVICE))
-
-    def _has(self, probe: str, labels: Mapping[str, object]) -> bool:
-        if self._netns is not None:
-            if _NETNS in labels:
-                if str(labels[_NETNS]) not in self._names:
-                    return False
-            elif not self._is_own and not labels.keys() <= _OF_THE_HOST:
-                return False
-        if self._device is None:
-            return True
-        devices = [labels[name] for name in self._devices.get(probe, ()) if name in labels]
-        if devices:
-            if self._device not in devices:
-                return False
-            if isinstance(vm := labels.get(_VM), str):
-                self._vms |= {vm}
-            return True
-        return _VM not in labels or labels[_VM] in self._vms
 
 
 def scope_of(profile: Profile, manifests: Mapping[str, Manifest]) -> RunScope | None:

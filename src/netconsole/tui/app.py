@@ -350,7 +350,11 @@ class ConsoleApp(TerminalApp):
     def _use(self, watched: WatchedHost, comparison: LiveComparison) -> None:
         watched.comparison = comparison
         name = figure.safe(comparison.reference.name, 40)
-        self.say_of(watched, f"every figure is compared with the baseline {name}", "ok")
+        why = comparison.reference.other_scope
+        told = f"every figure is compared with the baseline {name}"
+        self.say_of(
+            watched, f"baseline {name}: nothing can be compared: {why}" if why else told, "act" if why else "ok"
+        )
         self.action_redraw()
 
     def action_record(self) -> None:

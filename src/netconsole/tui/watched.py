@@ -20,6 +20,7 @@ from netconsole.findings.incidents import Incidents
 from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
+from netconsole.profile.scope import said
 from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BalanceWatch
@@ -169,7 +170,7 @@ class WatchedHost:
     def compared_with(self, name: str, snapshots: Sequence[Snapshot]) -> LiveComparison:
         """The comparison of its figures with those of a baseline. Any thread: large snapshots take a while."""
         facts = self.read_facts() if self.read_facts is not None else {}
-        reference = Reference(name, snapshots, facts, self.manifests)
+        reference = Reference(name, snapshots, facts, self.manifests, said(self.profile))
         return LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self.read_facts)
 
     def take(self, since: builder.Totals, note: str | None) -> Snapshot:
