@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from netconsole.base import figure
-from netconsole.base.timestamps import utc
+from netconsole.base.timestamps import clock, utc
 from netconsole.findings.match import RANK, Evidence, EvidenceKind, Level
 from netconsole.snapshot.document import EvidenceData, IncidentData
 from netconsole.telemetry.frames import Label
@@ -18,6 +18,18 @@ _KINDS: Mapping[EvidenceKind, Literal["table", "histogram", "source"]] = {
     "probe": "source",
     "collector": "source",
 }
+
+OURS = ("budget-kept", "escalated", "over-budget-")
+"""How causes begin that are no fault of the network: what netconsole does by itself, and what it costs."""
+
+
+class Episode(NamedTuple):
+    """An incident of the same cause and place that is over."""
+
+    since_ns: int
+    ended_ns: int
+    total: int | None
+    at_least: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,15 @@ class Incident:
     next: tuple[str, ...]
     commands: tuple[str, ...]
     history: tuple[float | None, ...]
+    place: Mapping[str, Label] | None = None
+    """What makes it another one of its cause; None is not known (of an older recording)."""
+    before: tuple[Episode, ...] = ()
+    """When it was there before, the oldest first."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is of netconsole itself, not of the network."""
+        return self.cause.startswith(OURS)
 
     @property
     def probe(self) -> str:
@@ -88,13 +109,29 @@ def _data(one: Incident) -> IncidentData:
 
 
 def told(one: Incident) -> str:
-    """The sentence, and of an incident that is over how much it was: ``… up to 955/s …; 21 010 packets in 22 s``."""
+    """The sentence, and of an incident that is over how much it was: ``… up to 955/s …; 21 010 packets in 22 s``.
+
+    Of one that came again how often: ``…; 3 times, last 15:45:01, 1 197 packets in all``.
+    """
+    if one.before:
+        times = len(one.before) + 1
+        totals = [part.total for part in one.before] + [one.total]
+        at_least = one.at_least or any(part.at_least for part in one.before)
+        in_all = f", {figure.things(sum(known), one.unit, at_least)} in all" if (known := _all(totals)) else ""
+        last = f", last {clock(one.ended_ns)}" if one.ended_ns is not None else ""
+        return f"{one.sentence}; {times} times{last}{in_all}"
     if one.ended_ns is None or one.total is None:
         return one.sentence
     lasted = figure.lasted((one.ended_ns - one.since_ns) / 1e9 + 1)
     return f"{one.sentence}; {figure.things(one.total, one.unit, one.at_least)} in {lasted}"
 
 
-def urgency(one: Incident) -> tuple[bool, int, float, int, int]:
-    """Sorts incidents: what goes on before what has ended, and the worst first."""
-    return one.ended_ns is not None, RANK[one.level], -one.weight, one.since_ns, one.number
+def _all(totals: list[int | None]) -> list[int]:
+    """The totals, if all are known."""
+    known = [total for total in totals if total is not None]
+    return known if len(known) == len(totals) else []
+
+
+def urgency(one: Incident) -> tuple[bool, bool, int, float, int, int]:
+    """Sorts incidents: what goes on before what has ended, and the worst first; last what is of netconsole itself."""
+    return one.is_ours, one.ended_ns is not None, RANK[one.level], -one.weight, one.since_ns, one.number

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from netconsole.findings.again import once_each
 from netconsole.findings.carried import Carried
 from netconsole.findings.causes import Group, are_enough, is_same_place, joined
 from netconsole.findings.incident import Incident, urgency
@@ -74,7 +75,8 @@ class Incidents:
             self._log[incident.number] = incident
         for number in list(self._log)[: max(0, len(self._log) - MAX_LOG)]:
             del self._log[number]
-        self._current = sorted(listed, key=urgency)[:MAX_SHOWN]
+        shown = [one for one in listed if one.ended_ns is None or not one.is_ours]
+        self._current = sorted(once_each(shown, self._log.values()), key=urgency)[:MAX_SHOWN]
         return self._current
 
     def saved(self) -> list[SavedIncident]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from netconsole.base import figure
 from netconsole.findings.match import Evidence, Match
 from netconsole.findings.of_rules import Packets, of_histograms, of_table
-from netconsole.findings.of_state import collector_lost, of_costs, of_failures, of_status
+from netconsole.findings.of_state import collector_lost, of_costs, of_failures, of_governor, of_status
 from netconsole.findings.rules import supersedes
 from netconsole.findings.windows import Windows, interval_s
 from netconsole.probes.manifest import Manifest
@@ -31,7 +31,7 @@ def matches(
     if connection is not None and connection.phase == "lost":
         # What the probes last said is old: only the loss itself is known.
         return [collector_lost(connection)]
-    found = [*of_costs(state, budget or Budget()), *of_failures(state, manifests)]
+    found = [*of_costs(state, budget or Budget()), *of_failures(state, manifests), *of_governor(state, manifests)]
     packets = Packets(state)
     for probe in state.probes.values():
         manifest = manifests.get(probe.name)
@@ -72,7 +72,7 @@ def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
     waiting = [figure.safe(probe.name) for probe in state.probes.values() if not probe.settled]
     parts = []
     if measuring:
-        parts.append(f"nothing stands out in {len(measuring)} probe{'s' if len(measuring) != 1 else ''}")
+        parts.append(f"nothing stands out in {figure.things(len(measuring), 'probes')}")
     if counting:
         parts.append(f"{', '.join(counting)}: counters alone, at which no rule looks")
     if waiting:

@@ -48,6 +48,25 @@ def of_failures(state: State, manifests: Mapping[str, Manifest]) -> Iterator[Mat
         )  # fmt: skip
 
 
+def of_governor(state: State, manifests: Mapping[str, Manifest]) -> Iterator[Match]:
+    """What netconsole measures less than it was asked to, to keep its budget: one thing, however many probes it is."""
+    # Nothing is missing in the kernel, and yet there is a reason.
+    kept = [
+        probe
+        for probe in state.probes.values()
+        if probe.name in manifests and probe.why and probe.status in ("attached", "off")
+    ]
+    titles = [_title(probe, manifests[probe.name]) for probe in kept]
+    for probe in kept:
+        why = f"{titles[0]}: {figure.safe(kept[0].why)}"
+        what = why if len(kept) == 1 else f"{len(kept)} probes measure less, {', '.join(titles[1:])} and {why}"
+        back = "It comes back by itself when the budget has room. Press u to get it back now, at any cost."
+        yield Match(
+            Evidence("probe", probe.name), "budget-kept", "!", _fixed(f"netconsole slowed itself: {what}"), 0.0, 0.0,
+            next=figure.safe(probe.help) if probe.help else back,
+        )  # fmt: skip
+
+
 def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
     title = _title(probe, manifest)
     place: dict[str, Label] = {"probe": probe.name}
@@ -56,13 +75,6 @@ def of_status(probe: ProbeState, manifest: Manifest | None) -> Iterator[Match]:
         yield Match(
             evidence, "escalated", "!", _fixed(f"{title} {figure.safe(probe.why)}"), 0.0, 0.0, place,
             next="Its samples are in the pane Events. It goes back to summary by itself and writes a snapshot.",
-        )  # fmt: skip
-    elif manifest is not None and probe.why and probe.status in ("attached", "off"):
-        # Nothing is missing in the kernel, and yet there is a reason: it was changed to keep the budget.
-        back = "It comes back by itself when the budget has room. Press u to get it back now, at any cost."
-        yield Match(
-            evidence, "budget-kept", "!", _fixed(f"{title}: {figure.safe(probe.why)}"), 0.0, 0.0, place,
-            next=figure.safe(probe.help) if probe.help else back,
         )  # fmt: skip
     if not probe.measuring:
         return

@@ -239,6 +239,7 @@ class OpenIncident:
             next=tuple(dict.fromkeys(match.next for match in ordered if match.next)),
             commands=tuple(dict.fromkeys(command for match in ordered for command in match.commands)),
             history=lead.history,
+            place=dict(self.place),
         )
 
     def _whole(self) -> _Tally | None:

@@ -81,6 +81,7 @@ class SavedIncident(msgspec.Struct, frozen=True):
     shown: bool
     is_small: bool
     tallies: Annotated[list[SavedTally], Meta(max_length=100)]
+    place: Annotated[dict[Name, Label], Meta(max_length=32)] | None = None
 
     def told(self) -> Incident:
         """As it was then. Its texts are from a file, and made safe for a terminal once more."""
@@ -104,6 +105,7 @@ class SavedIncident(msgspec.Struct, frozen=True):
             next=tuple(figure.safe(text, _MAX_SENTENCE) for text in self.next),
             commands=tuple(figure.safe(text, _MAX_SENTENCE) for text in self.commands),
             history=(),
+            place=self.place,
         )
 
 
@@ -133,6 +135,7 @@ def saved(
         shown=shown,
         is_small=is_small,
         tallies=list(tallies),
+        place=None if one.place is None else dict(one.place),
     )
 
 

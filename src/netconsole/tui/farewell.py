@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netconsole.base import figure
+from netconsole.findings.again import once_each
 from netconsole.findings.incident import Incident, told
 from netconsole.session.protocol import Session
 
@@ -33,9 +34,9 @@ def describe_end(
         )
     cost = f"{figure.duration(used)} of CPU time in user space and {figure.duration(kernel)} in the kernel"
     lines = [f"watched for {elapsed}; every probe is removed", f"it cost {cost}{' there' if host else ''}"]
-    if incidents:
-        lines.append(_how_many(incidents))
-        lines += [f"  {one.level} {told(one)}" for one in incidents[-MAX_TOLD:]]
+    if told_of := once_each([one for one in incidents if not one.is_ours], incidents):
+        lines.append(_how_many(told_of))
+        lines += [f"  {one.level} {told(one)}" for one in told_of[-MAX_TOLD:]]
     lines += [f"snapshot in {figure.safe(snapshots[-1])}"] if snapshots else []
     named = f"{host}: " if host else ""
     return "\n".join(f"netconsole: {named}{line}" for line in lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.findings.incident import Incident
+from netconsole.findings.incident import Incident, urgency
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.profile import Profile
@@ -68,11 +68,22 @@ def test_a_row_says_what_is_wrong_since_when_and_with_which_trend() -> None:
     assert (cells["history"].unit, cells["say"].tone) == ("", "")
     cells = over.cells
     assert [cells[name].text for name in ("level", "topic", "say", "since")] == [
-        "ok", WAITS.topic, "eth0 loses; 7 packets in 23 s", "ended 12:00:22",
+        "!", WAITS.topic, "ended: eth0 loses; 7 packets in 23 s", "until 12:00:22",
     ]  # fmt: skip
     assert (cells["history"].unit, cells["say"].tone, cells["history"].tone) == ("ns", "dim", "dim")
-    assert [one.cells["topic"].text for one in (nobody, itself)] == ["some probe", "cost"]
+    assert [one.cells["topic"].text for one in (nobody, itself)] == ["some probe", "netconsole"]
     assert itself.cells["level"].text == "?"
+
+
+def test_what_netconsole_does_by_itself_is_no_fault_of_the_network() -> None:
+    ours = of("tx_queue_latency", "probe", "", cause="budget-kept")
+    (row,) = stands_out.rows(scene(ours))
+    assert row.cells["topic"].text == "netconsole"
+    assert stands_out._title(scene(ours)) == "STANDS OUT"
+    assert stands_out.levels(scene(ours), {"queues": ("tx_queue_latency",)}) == {}
+    over, loses = of("p", number=1, **ENDED), of("p", number=2, level="?")
+    assert sorted([ours, over, loses], key=urgency) == [loses, over, ours]
+    assert [row.last for row in stands_out.rows(scene(loses, over, ours))] == [0, 1, 2]
 
 
 def test_the_title_counts_what_goes_on_and_what_has_ended() -> None:
@@ -91,7 +102,7 @@ def test_the_log_has_the_newest_first() -> None:
     assert shown == [
         ["12:00:00", "goes on", "!", "eth0 loses", "0", "–"],
         ["12:00:00", "unknown", "!", "eth0 loses", "", ""],
-        ["12:00:00", "12:00:22", "!!", "eth0 loses", "≥21\u202f010", "955"],
+        ["12:00:00", "12:00:22", "!!", "eth0 loses", "≥21\u202f010", "≥955"],
     ]
     assert [found[2].cells[name].sort for name in ("total", "peak")] == [21_010, 955.0]
     assert stands_out._log_title(scene(log=(counted, blind))) == "Incidents since the start · 2"

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netconsole.base import figure
+from netconsole.base.timestamps import clock
 from netconsole.findings import incidents
 from netconsole.findings import matches as matches_module
 from netconsole.findings.incident import told
@@ -142,7 +144,32 @@ def test_what_comes_back_after_its_end_is_another_incident(stream: Stream, manif
     run(stream, findings, 1, 50, total=50)
     run(stream, findings, LEAVES_AFTER)
     run(stream, findings, 1, 70, total=120)
-    assert [(one.total, one.ended_ns is None) for one in findings.update(stream.state)] == [(70, True), (50, False)]
+    assert [(one.total, one.ended_ns is None) for one in findings.log] == [(50, False), (70, True)]
+
+
+def test_what_comes_again_is_one_line_that_says_how_often(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    for again, (delta, total) in enumerate(((50, 50), (70, 120), (1077, 1197))):
+        run(stream, findings, 1, delta, total=total)
+        (one,) = findings.update(stream.state)
+        assert (one.ended_ns, len(one.before)) == (None, again)
+        run(stream, findings, LEAVES_AFTER)
+    (one,) = findings.update(stream.state)
+    assert one.ended_ns is not None and [part.total for part in one.before] == [50, 70]
+    first, second, _ = findings.log
+    assert [(part.since_ns, part.ended_ns) for part in one.before] == [
+        (first.since_ns, first.ended_ns), (second.since_ns, second.ended_ns),
+    ]  # fmt: skip
+    in_all = "1\u202f197 packets in all"
+    assert told(one) == f"up to {figure.number(1077)}/s QDISC_DROP; 3 times, last {clock(one.ended_ns)}, {in_all}"
+
+
+def test_another_place_is_another_line(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 1, 50, total=50)
+    run(stream, findings, LEAVES_AFTER)
+    run(stream, findings, 1, 70, total=120, reason="FULL_RING")
+    assert [(one.total, one.before) for one in findings.update(stream.state)] == [(70, ()), (50, ())]
 
 
 def test_single_small_moves_far_apart_are_nothing(stream: Stream, manifests: dict[str, Manifest]) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.matches import looked_at
-from netconsole.findings.of_state import OVER_BUDGET_AFTER, collector_lost, of_status
+from netconsole.findings.of_state import OVER_BUDGET_AFTER, collector_lost, of_governor, of_status
+from netconsole.findings.open_incident import LEAVES_AFTER
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.session.protocol import Connection
@@ -116,10 +117,30 @@ def test_what_was_changed_to_keep_the_budget_says_how_to_get_it_back(
     for help_, next_ in ((None, "It comes back by itself when the budget has room."), ("Stop it.", "Stop it.")):
         stream.status(status, why="counters alone", help=help_)
         stream.end()
-        (one,) = of_status(stream.state.probes["p"], manifests["p"])
-        assert (one.cause, one.level, said(one)) == ("budget-kept", "!", "Sample: counters alone")
-        assert (one.value, one.weight, one.place) == (0.0, 0.0, {"probe": "p"})
+        (one,) = of_governor(stream.state, manifests)
+        assert (one.cause, one.level) == ("budget-kept", "!")
+        assert said(one) == "netconsole slowed itself: Sample: counters alone"
+        assert (one.value, one.weight, one.place) == (0.0, 0.0, {})
         assert one.next.startswith(next_)
+
+
+def test_several_probes_that_measure_less_are_one_incident(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    both = {**manifests, "other": manifests["p"]}
+    stream.status(why="summary, 50 % of the time: too dear")
+    stream.state.apply(frames.Status(**stream.stamp("other"), state="attached", mode="counters", why="counters alone"))
+    findings = Incidents(both)
+    stream.end()
+    (one,) = findings.update(stream.state)
+    assert one.sentence == (
+        "netconsole slowed itself: 2 probes measure less, Sample and Sample: summary, 50 % of the time: too dear"
+    )
+    assert {proof.probe for proof in one.evidence} == {"p", "other"} and one.is_ours
+    stream.status()
+    stream.state.apply(frames.Status(**stream.stamp("other"), state="attached", mode="summary"))
+    for _ in range(LEAVES_AFTER + 1):
+        stream.end()
+        listed = findings.update(stream.state)
+    assert listed == [] and [one.ended_ns is None for one in findings.log] == [False]
 
 
 def test_details_of_an_escalation_say_so_while_they_last(stream: Stream) -> None:

@@ -120,7 +120,7 @@ def title(lines: Sequence[RackLine]) -> str:
 
 def incidents_title(lines: Sequence[RackLine]) -> str:
     """Of the table of incidents."""
-    now = sum(one.ended_ns is None for line in lines if line.standing for one in line.standing.incidents)
+    now = sum(len(_now(line.standing)) for line in lines if line.standing)
     return f"STANDS OUT on all hosts · {now} now" if now else "STANDS OUT on all hosts"
 
 
@@ -181,17 +181,21 @@ def _cells(line: RackLine) -> dict[str, Cell]:
 
 
 def _worst(there: Standing) -> tuple[str, Tone]:
-    now = [one for one in there.incidents if one.ended_ns is None]
-    if now:
+    if now := _now(there):
         return told(now[0]), LEVEL_TONES[now[0].level]
     if not there.settled:
         return "starting…", "look"
     return ("nothing stands out", "dim") if not there.incidents else ("nothing now; what was, below", "dim")
 
 
+def _now(there: Standing) -> list[Incident]:
+    """What goes on there, but for what is of netconsole itself."""
+    return [one for one in there.incidents if one.ended_ns is None and not one.is_ours]
+
+
 def _level(there: Standing) -> Level | Literal[""]:
-    now = [one.level for one in there.incidents if one.ended_ns is None]
-    return now[0] if now else "ok" if there.settled else ""
+    now = _now(there)
+    return now[0].level if now else "ok" if there.settled else ""
 
 
 def _state(scene: Scene) -> tuple[str, Tone]:
@@ -209,13 +213,14 @@ def _state(scene: Scene) -> tuple[str, Tone]:
 
 def _incident(one: Incident, host: str) -> TableRow:
     ended = one.ended_ns is not None
-    text = told(one)
+    text = stands_out.said(one)
     return TableRow(
         RackIncident(host, one.number, stands_out.subject_of(one)),
         {
-            "level": Cell("ok" if ended else one.level, one.level, LEVEL_TONES["off" if ended else one.level]),
+            "level": Cell(one.level, one.level, LEVEL_TONES["off" if ended else one.level]),
             "host": Cell(figure.safe(host, 40), host, "dim" if ended else "strong"),
             "say": Cell(text, text, "dim" if ended else ""),
             "since": Cell(stands_out.since(one), float(one.since_ns), "dim"),
         },
+        last=stands_out.place_of(one),
     )

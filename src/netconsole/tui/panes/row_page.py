@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from netconsole.base import figure
+from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident, told
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX
@@ -14,7 +15,6 @@ from netconsole.telemetry.tables import RowState
 from netconsole.tui.panes import advice, drawn, investigation
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.tables import label_text, value_columns
-from netconsole.tui.panes.overview import stands_out
 from netconsole.tui.scene.scene import Scene, Subject, reason, state_word
 from netconsole.tui.widgets.bars import PERCENTILES, summary
 from netconsole.tui.widgets.bars import lines as histogram_lines
@@ -24,6 +24,8 @@ from netconsole.tui.widgets.spark import chart, condense
 
 CHART_LINES = 6
 HISTOGRAM_LINES = 14
+MAX_EPISODES = 10
+"""Of what came again, the newest that are listed."""
 _INDENT = "  "
 
 
@@ -86,13 +88,16 @@ def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
     """The findings that this row proves, with when, how much at most and how much in total."""
     for finding in advice.incidents(scene, subject):
         if finding.ended_ns is None:
-            when = f"since {stands_out.clock(finding.since_ns)}"
+            when = f"since {clock(finding.since_ns)}"
         else:
-            when = f"from {stands_out.clock(finding.since_ns)} to {stands_out.clock(finding.ended_ns)}"
+            when = f"from {clock(finding.since_ns)} to {clock(finding.ended_ns)}"
         yield [(f" {finding.level} ", LEVEL_TONES[finding.level]), (f"{told(finding)}, {when}", "strong")]
         how_much = list(_how_much(finding))
         if how_much:
             yield [(f"{_INDENT}{' · '.join(how_much)}", "")]
+        for before in finding.before[-MAX_EPISODES:]:
+            much = "" if before.total is None else f": {figure.things(before.total, finding.unit, before.at_least)}"
+            yield [(f"{_INDENT}before, from {clock(before.since_ns)} to {clock(before.ended_ns)}{much}", "dim")]
 
 
 def _how_much(finding: Incident) -> Iterator[str]:

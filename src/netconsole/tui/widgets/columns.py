@@ -47,13 +47,15 @@ class Cell(NamedTuple):
 class TableRow:
     """One row: the cursor stays on its ``key``, and ``cells`` are by column name. Texts have passed figure.safe().
 
-    Cells may be a function. Then they are only made when needed: a table may have thousands of rows.
+    Cells may be a function. Then they are only made when needed: a table may have thousands of rows. Rows stand above
+    those of a higher ``last``, whatever their order is held at.
     """
 
-    __slots__ = ("_cells", "_make", "key")
+    __slots__ = ("_cells", "_make", "key", "last")
 
-    def __init__(self, key: Hashable, cells: dict[str, Cell] | Callable[[], dict[str, Cell]]) -> None:
+    def __init__(self, key: Hashable, cells: dict[str, Cell] | Callable[[], dict[str, Cell]], last: int = 0) -> None:
         self.key = key
+        self.last = last
         self._make = cells if callable(cells) else None
         self._cells = {} if callable(cells) else cells
 

@@ -218,7 +218,9 @@ class LineTable(Painted, can_focus=True):
         matching = [row for row in self._all if not self.filter or row.contains(self.filter)]
         ranked = self._sorted(matching)
         self._rows = {row.key: row for row in ranked}
-        self._keys = self._order.arrange(list(self._rows), self._now_s)
+        is_ranked = self.sort_column is None and not self.reverse
+        last = {key: row.last for key, row in self._rows.items() if row.last} if is_ranked else {}
+        self._keys = self._order.arrange(list(self._rows), self._now_s, last)
         if not self._keys:
             self._cursor_index = 0
         elif self._chosen and self._cursor in self._rows:

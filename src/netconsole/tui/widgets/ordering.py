@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -29,12 +30,19 @@ class StableOrder:
         """The user has chosen another order: the next ranking is used at once."""
         self._changed_s = None
 
-    def arrange(self, ranked: Sequence[KeyT], now_s: float) -> list[KeyT]:
-        """The keys of ``ranked`` (best first) in the order for the screen at ``now_s``."""
+    def arrange(
+        self, ranked: Sequence[KeyT], now_s: float, last: Mapping[Hashable, int] = MappingProxyType({})
+    ) -> list[KeyT]:
+        """The keys of ``ranked`` (best first) in the order for the screen at ``now_s``.
+
+        Those of ``last`` go at once below those that are not in it or have a lower figure there.
+        """
         due = self._changed_s is None or (not self.frozen and now_s - self._changed_s >= HOLD_S)
         result = list(ranked) if due else self._kept(ranked)
         if due and result != self._order:
             self._changed_s = now_s
+        if last and not self.frozen:
+            result.sort(key=lambda key: last.get(key, 0))
         self._order = list(result)
         return result
 

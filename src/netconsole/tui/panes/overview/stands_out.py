@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netconsole.base import figure
+from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident, told
 from netconsole.findings.match import RANK, Level
 from netconsole.findings.matches import looked_at
@@ -16,6 +16,8 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES
 
 COLLECTOR = "collector"
+OWN_TOPIC = "netconsole"
+"""Of what is no fault of the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ def block() -> Block:
     """The block of the findings."""
     columns = (
         TableColumn("level", "", 2),
-        TableColumn("topic", "", 9, spare=2),
+        TableColumn("topic", "", 10, spare=2),
         TableColumn("say", "", 60, grow=6),
         TableColumn("since", "", 14, spare=1),
         TableColumn("history", "", 16, spare=3, grow=1, most=SPARK),
@@ -74,7 +76,7 @@ def _logged(one: Incident) -> TableRow:
         "level": Cell(one.level, one.level, LEVEL_TONES[one.level]),
         "say": Cell(one.sentence, one.sentence),
         "total": Cell(figure.count(one.total, one.at_least) if one.total is not None else "", one.total or 0),
-        "peak": Cell(figure.number(one.peak) if one.is_count else "", one.peak or 0.0),
+        "peak": Cell(figure.number(one.peak, one.at_least) if one.is_count else "", one.peak or 0.0),
     }
     return TableRow(IncidentKey(one.number, subject_of(one)), cells)
 
@@ -103,7 +105,7 @@ def levels(scene: Scene, panes: Mapping[str, tuple[str, ...]]) -> dict[str, Leve
     """The worst level of what stands out now, by pane, given the probes of each pane."""
     worst: dict[str, Level] = {}
     for finding in scene.findings:
-        if finding.ended_ns is not None or finding.level not in ("!!", "!"):
+        if finding.is_ours or finding.ended_ns is not None or finding.level not in ("!!", "!"):
             continue
         for pane, probes in panes.items():
             here = finding.probe in probes if finding.probe else pane == "cost"
@@ -113,18 +115,14 @@ def levels(scene: Scene, panes: Mapping[str, tuple[str, ...]]) -> dict[str, Leve
 
 
 def since(one: Incident) -> str:
-    """When it began, or ended."""
-    return f"ended {clock(one.ended_ns)}" if one.ended_ns is not None else f"since {clock(one.since_ns)}"
-
-
-def clock(wall_ns: int) -> str:
-    """Local time of day to the second."""
-    return time.strftime("%H:%M:%S", time.localtime(wall_ns / 1e9))
+    """When it began, or until when it was."""
+    return f"until {clock(one.ended_ns)}" if one.ended_ns is not None else f"since {clock(one.since_ns)}"
 
 
 def _title(scene: Scene) -> str:
-    now = sum(finding.ended_ns is None for finding in scene.findings)
-    ended = len(scene.findings) - now
+    found = [finding for finding in scene.findings if not finding.is_ours]
+    now = sum(finding.ended_ns is None for finding in found)
+    ended = len(found) - now
     counts = [f"{now} now"] if now else []
     counts += [f"{ended} ended"] if ended else []
     return " · ".join(["STANDS OUT", *counts])
@@ -143,17 +141,29 @@ def _row(finding: Incident, topic: str, unit: str) -> TableRow:
     ended = finding.ended_ns is not None
     when = since(finding)
     history = finding.history
-    text = told(finding)
+    text = said(finding)
     cells = {
-        "level": Cell("ok" if ended else finding.level, finding.level, LEVEL_TONES["off" if ended else finding.level]),
+        "level": Cell(finding.level, finding.level, LEVEL_TONES["off" if ended else finding.level]),
         "topic": Cell(topic, finding.probe, "dim"),
         "say": Cell(text, text, "dim" if ended else ""),
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
-    return TableRow(IncidentKey(finding.number, subject_of(finding)), cells)
+    return TableRow(IncidentKey(finding.number, subject_of(finding)), cells, last=place_of(finding))
+
+
+def said(one: Incident) -> str:
+    """Its sentence in a list, where a dimmed line alone would say that it is over."""
+    return told(one) if one.ended_ns is None else f"ended: {told(one)}"
+
+
+def place_of(one: Incident) -> int:
+    """Whether it stands above what has ended, and above what is of netconsole itself: the lower the first."""
+    return 2 if one.is_ours else 1 if one.ended_ns is not None else 0
 
 
 def _topic(scene: Scene, finding: Incident) -> str:
+    if finding.is_ours or not finding.probe:
+        return OWN_TOPIC
     manifest = scene.manifests.get(finding.probe)
-    return manifest.topic if manifest is not None else figure.safe(finding.probe.replace("_", " "), 48) or "cost"
+    return manifest.topic if manifest is not None else figure.safe(finding.probe.replace("_", " "), 48)
