@@ -220,3 +220,15 @@ async def test_the_page_of_a_row_offers_nothing_that_would_change_it(recording: 
         keys = (await one.shows("Esc q back")).splitlines()[-1]
         assert "y copy" in keys
         assert "investigate" not in keys and "knobs" not in keys
+
+
+@pytest.mark.parametrize("key", ["question_mark", "f"])
+async def test_the_end_that_came_behind_a_page_is_there_when_the_page_goes(recording: Path, key: str) -> None:
+    async with replaying(recording) as one:
+        await one.press("right_curly_bracket", "p", key)
+        await one.until(lambda place: place.playing)
+        await one.shows("Esc")
+        one.session.seek_by(LENGTH_S)
+        await one.until(lambda place: place.at_end)
+        await one.press("escape")
+        assert "END" in (await one.shows("STANDS OUT", "END")).splitlines()[2]

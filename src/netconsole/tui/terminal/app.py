@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from textual import events
 from textual.app import App
+from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.base import priority
@@ -55,6 +56,7 @@ class TerminalApp(App[None]):
     def on_mount(self) -> None:
         self.set_keymap(self.keys)
         self.app_resume_signal.subscribe(self, self._paint_whole)
+        self.screen_change_signal.subscribe(self, self._came_to_the_front)
 
     def begin_to_draw(self) -> None:
         """The first screen is ready."""
@@ -121,6 +123,11 @@ class TerminalApp(App[None]):
             self._sent = (now, written)
         return self._bytes_per_s
 
+    def _came_to_the_front(self, screen: Screen[object]) -> None:
+        """Draws a screen that another one has covered: it shows figures of before. A new one asks by itself."""
+        if screen.is_mounted:
+            self.call_later(self.action_redraw)
+
     def _paint_whole(self, _app: App[object]) -> None:
         """Paints every cell: the terminal has shown something else. Textual itself paints only what differs."""
         screen = self.screen
@@ -134,9 +141,6 @@ class TerminalApp(App[None]):
             event.stop()
             event.prevent_default()
             self.focused._forward_event(events.Key(event.key, event.character))
-
-    def on_screen_resume(self) -> None:
-        self.call_later(self.action_redraw)
 
     def action_leave(self) -> None:
         if self._lifeline is not None:
