@@ -30,6 +30,7 @@ from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
 from netconsole.tui.panes.overview.header import Pause, stated_age_s
 from netconsole.tui.panes.overview.stands_out import IncidentKey
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Scene, Subject
+from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.screens.over import OverScreen
 from netconsole.tui.terminal.app import TerminalApp
@@ -242,11 +243,21 @@ class ConsoleApp(TerminalApp):
         if not names:
             self.say("no probe of this session has knobs", "look")
             return
-        wanted = probe or self.main.probe()
-        first = wanted if wanted in names else names[0]
+        here, pane = probe or self.main.probe(), self.main.view.pane
+        wanted = pane.probes if here is None else (here,)
+        first = next((one for one in wanted if one in names), names[0])
+        if first not in wanted and (wanted or pane.missing):  # never the knobs of something else
+            self.say(self._why_no_knobs(wanted[0]) if wanted else pane.missing, "look")
+            return
         begin = None if watched.enforcer is None else self._begin
         filters = watched.profile.filters
         self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._forecaster(), begin, filters))
+
+    def _why_no_knobs(self, probe: str) -> str:
+        with self.scene() as scene:
+            state = scene.state.probes.get(probe)
+            runs = state is not None and state.measuring
+            return f"{probe} has no knobs" if runs else f"{why_silent(scene, probe, '')}; it cannot be started here"
 
     def _forecaster(self) -> LookAhead | None:
         """Forecasts the cost of a probe on the measured host. None when no probe can be started there."""

@@ -12,14 +12,18 @@ from textual.widgets import Input
 
 from netconsole.base.errors import Unable
 from netconsole.probes.knobs import hint
+from netconsole.probes.catalogue import load_all
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice
 from netconsole.telemetry import frames
+from netconsole.tui.app import ConsoleApp
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.watched import WatchedHost
 from netconsole.tui.widgets.choice import Choice
-from tests.support.tui.played import PROFILE
-from tests.support.tui.running import running
+from tests.support.tui.played import PROFILE, PlayedSession
+from tests.support.tui.running import Running, running
+from tests.support.tui.scenes import host
 
 
 async def test_knobs_are_checked_as_in_a_profile_and_set_on_the_running_probe() -> None:
@@ -62,6 +66,7 @@ async def test_what_is_typed_at_once_after_an_arrow_belongs_into_the_next_knob()
 async def test_a_refusal_of_the_collector_is_told() -> None:
     async with running() as one:
         one.session.refuse = "the map is gone \x1b[2J"
+        one.table("kernel_drops-drops").focus()
         text = await one.press("e", "enter")
         assert "refused: the map is gone \\x1b[2J" in text
 
@@ -171,6 +176,23 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
         assert "applied" in await one.press("enter")
         assert [(name, wanted.mode) for name, wanted in begun] == [(lacking, "summary")] * 2
         one.app.watched.enforcer = None
+
+
+async def test_an_empty_pane_opens_the_knobs_of_its_own_probe_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = PlayedSession(host(12))
+    told = SimpleNamespace(actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, forecast_now=None, begin=None)
+    told.on_action = lambda _: None
+    app = ConsoleApp(WatchedHost(session, PROFILE, load_all(), enforcer=told))  # type: ignore[arg-type]
+    offered = ["flow_top", "host_path"]
+    monkeypatch.setattr(app.watched, "startable", lambda: offered)
+    async with app.run_test(size=(120, 40)) as pilot:
+        one = Running(app, pilot, session)
+        assert "Knobs of host_path" in await one.press("9", "e")
+        assert "Knobs of flow_top" in await one.press("escape", "0", "e")
+        offered.clear()
+        text = await one.press("escape", "9", "e")
+        assert isinstance(app.screen, MainScreen)
+        assert "host_path: not in profile" in text and "it cannot be started here" in text.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("now", "wanted", "is_dearer"), [(4, 100, True), (100, 4, False), (50, 50, False)])

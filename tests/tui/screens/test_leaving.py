@@ -14,6 +14,7 @@ from tests.support.tui.running import running
 
 async def test_q_goes_back_from_a_page_and_ends_on_the_main_screen() -> None:
     async with running() as one:
+        await one.press("4")
         for pages in (["enter"], ["enter", "question_mark"], ["question_mark"], ["b"], ["e"]):
             for key in pages:
                 await one.press(key)
