@@ -11,8 +11,8 @@ from textual import events
 from textual.widgets import Input
 
 from netconsole.base.errors import Unable
-from netconsole.probes.knobs import hint
 from netconsole.probes.catalogue import load_all
+from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice
 from netconsole.telemetry import frames
