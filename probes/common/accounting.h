@@ -37,6 +37,8 @@ enum nc_ledger_slot {
     NC_UNLISTED,        /* counted, but in no row: by the circuit breaker, in mode counters, or in a storm */
     NC_UNMEASURED,      /* counted, but not timed */
     NC_UNSAMPLED,       /* events seen, and suppressed because of their flow: the collector adds them to both */
+    NC_ESTIMATED,       /* in rows, but not looked at: others stand for them (row_share.h) */
+    NC_SCATTER,         /* for each that stands for w: w * (w - 1), from which the collector knows how exact the rows are */
     NC_LEDGER_SLOTS = 16,
 };
 BPF_PERCPU_ARRAY(nc_ledger, u64, NC_LEDGER_SLOTS);

@@ -35,7 +35,7 @@ struct nc_grant {
     u64 ticks;
     u64 number;         /* of the window */
     u32 left;           /* runs */
-    u32 flags;          /* what they may do: NC_F_DETAILS, NC_F_COUNTERS (no more than that) */
+    u32 flags;          /* what they may do: NC_F_DETAILS, NC_F_STORM (rows of a share), NC_F_COUNTERS (no more than that) */
     u32 unwanted;       /* runs that a filter has ended */
     u32 pad;
     u64 began_ns;       /* when the run began that is being timed; 0: none is */
@@ -98,8 +98,10 @@ static inline void nc_grant_more(struct nc_config *config, struct nc_grant *gran
     grant->flags = window->runs < config->details_runs ? NC_F_DETAILS : 0;
     if (config->rows_runs && window->runs >= config->rows_runs)
         grant->flags |= NC_F_COUNTERS;
-    if (bound_ns && window->took_ns >= bound_ns)
-        grant->flags = NC_F_COUNTERS;
+    if (bound_ns && window->took_ns >= bound_ns) {
+        grant->flags &= ~NC_F_DETAILS;
+        grant->flags |= config->flags & NC_F_ROWS_SHARE ? NC_F_STORM : NC_F_COUNTERS;
+    }
     grant->number = number;
     grant->ticks = ticks;
     grant->left = NC_GRANT_RUNS;
@@ -137,7 +139,7 @@ static inline void nc_grant_timed(struct nc_config *config, u32 kind)
     grant->began_ns = 0;
 }
 
-/* The flags for this run: without details, or with counters alone, when the window's runs are used up. */
+/* The flags for this run: without details, or with counters alone, when the window's runs are used up. NC_F_STORM: see row_share.h. */
 static inline u32 nc_flags(struct nc_config *config)
 {
     struct nc_grant *grant;
@@ -147,7 +149,7 @@ static inline u32 nc_flags(struct nc_config *config)
     grant = nc_granted(config, NC_FLAGS, 1);
     if (!grant)
         return config->flags & ~NC_F_DETAILS;
-    return (config->flags & ~NC_F_DETAILS) | (config->flags & grant->flags & NC_F_DETAILS) | (grant->flags & NC_F_COUNTERS);
+    return (config->flags & ~NC_F_DETAILS) | (config->flags & grant->flags & NC_F_DETAILS) | (grant->flags & (NC_F_COUNTERS | NC_F_STORM));
 }
 
 /* A run that asked nc_flags is ended by a filter: it is not one of those that may do the work of details, so that what the filter leaves

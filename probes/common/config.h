@@ -19,6 +19,8 @@
 #define NC_F_RESTS 16384u   /* the probe is not to see anything now: its programs are being attached or detached */
 #define NC_F_REASON 32768u      /* of drops: only these reasons */
 #define NC_F_NOT_REASON 65536u  /* ... or all but these */
+#define NC_F_ROWS_SHARE 131072u     /* the probe can make its rows of one count in so many (row_share.h) */
+#define NC_F_STORM 262144u  /* ... and is to do so now: its time is used up. In flags of a run alone */
 #define NC_F_PLACE (NC_F_DEVICE | NC_F_NETNS)
 #define NC_F_FLOW (NC_F_ADDRESS | NC_F_PORT | NC_F_PROTOCOL | NC_F_VLAN | NC_F_ETHERTYPE | NC_F_MAC)
 
@@ -53,6 +55,8 @@ struct nc_config {
     u64 own[4];         /* knobs of this probe alone: read them by nc_knob */
     struct nc_end ends[2];      /* NC_F_ENDS: the source and the target; without NC_F_ONE_WAY also the other way round */
     u32 reasons[NC_REASONS];    /* NC_F_REASON; with fewer, the first one is in all the other places, too */
+    u32 rows_shift;     /* NC_F_ROWS_SHARE: rows are made of one count in 2 to the power of this */
+    u32 pad;
 };
 BPF_ARRAY(nc_config, struct nc_config, 1);
 

@@ -20,6 +20,7 @@
 #include "config.h"
 #include "accounting.h"
 #include "breaker.h"
+#include "row_share.h"
 #include "histograms.h"
 #include "packets.h"
 #include "events.h"

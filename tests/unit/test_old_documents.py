@@ -29,6 +29,7 @@ def test_frames_of_every_kind() -> None:
     assert {type(frame) for frame in found} == set(frames.AnyFrame.__args__) - LATER_KINDS
     again = [json.loads(frames.encode(frame)) for frame in found]
     assert not any(frame.pop("seen_ns", None) for frame in again)  # newer than these frames
+    assert {frame.pop("one_in", 1) for frame in again} == {1}
     assert again == [json.loads(line) for line in lines]
     state = State()
     for frame in found:

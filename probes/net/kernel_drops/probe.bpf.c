@@ -158,7 +158,7 @@ static inline u32 hook_of(struct sk_buff *skb, struct nc_place *place, struct nc
     return is_local ? HOOK_INPUT : HOOK_FORWARD;
 }
 
-static inline void count_flow(struct drop_key *drop, struct nc_flow *flow)
+static inline void count_flow(struct drop_key *drop, struct nc_flow *flow, u64 weight)
 {
     struct flow_key key = {
         .location = drop->location,
@@ -176,7 +176,7 @@ static inline void count_flow(struct drop_key *drop, struct nc_flow *flow)
     u64 none = 0, *count = flows.lookup_or_try_init(&key, &none);
 
     if (count)
-        __sync_fetch_and_add(count, 1);
+        __sync_fetch_and_add(count, weight);
     else
         nc_ledger_add(NC_MAP_FULL);
 }
@@ -254,7 +254,7 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
     struct sk_buff *skb = NC_ARG(0);
     struct drop_key key = { .location = ctx->args[1], .reason = drop_reason(ctx) };
     struct nc_flow flow = {};
-    u64 *count, none = 0;
+    u64 *count, none = 0, weight;
     u32 flags;
 
 #ifdef HAVE_SKB_CONSUMED
@@ -262,6 +262,9 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         return;
 #endif
     flags = nc_flags(config);
+    weight = nc_row_weight(config, flags, 0);
+    if (!weight)        /* it is only counted */
+        flags = (flags & ~NC_F_DETAILS) | NC_F_COUNTERS;
     if (!reason_wanted(config, key.reason)) {
         nc_unwanted();
         return;
@@ -274,9 +277,9 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
     }
     if (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW)
         nc_parse(&flow, skb);
-    if (flow.l4 == NC_L4_NONE && !flow.ethertype && is_unix(skb))
+    if (flow.l4 == NC_L4_NONE && !flow.ethertype && (!(flags & NC_F_COUNTERS) || flags & NC_F_FLOW) && is_unix(skb))
         flow.l4 = NC_L4_UNIX;
-    if ((flags | config->flags) & (NC_F_PORT | NC_F_DETAILS))
+    if (flags & NC_F_PORT || (config->flags & NC_F_DETAILS && !(flags & NC_F_COUNTERS)))
         nc_parse_ports(&flow, skb);
     if (!nc_packet_wanted(config, &flow, skb)) {
         nc_unwanted();
@@ -291,17 +294,20 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
 
     nc_count(0);
     if (flags & NC_F_COUNTERS) {
-        nc_ledger_add(NC_UNLISTED);
+        if (weight)
+            nc_ledger_add(NC_UNLISTED);
     } else {
         count = drops.lookup_or_try_init(&key, &none);
-        if (count)
-            nc_add(count, 1);
-        else
-            nc_ledger_add(NC_MAP_FULL);
+        if (count) {
+            nc_add(count, weight);
+            nc_row_weighed(weight);
+        } else {
+            nc_ledger_add_many(NC_MAP_FULL, weight);
+        }
     }
 
     if (config->flags & NC_F_DETAILS && !(flags & NC_F_COUNTERS))
-        count_flow(&key, &flow);
+        count_flow(&key, &flow, weight);
     if (flags & NC_F_DETAILS) {
         if (nc_knob(config, by_stack))
             count_stack(ctx, &key);

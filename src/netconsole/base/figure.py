@@ -1,6 +1,7 @@
 """Writes figures and outside text, the same way everywhere: three significant digits (two below 1) and a unit.
 
-A count that may be too low because of losses is written with ``≥``. An unknown figure is an en dash, never a 0. Text
+A count that may be too low because of losses is written with ``≥``, one that was scaled with ``≈`` (where a function
+takes ``at_least``, it takes the mark itself, too). An unknown figure is an en dash, never a 0. Text
 from outside (interface and process names, reasons, errors) always goes through :func:`safe`, and is never markup.
 """
 
@@ -14,6 +15,8 @@ UNKNOWN = "–"
 AT_LEAST = "≥"
 LEAST_PCT = 0.01
 """Below this a percentage is said to be less than it."""
+ABOUT = "≈"
+"""Of a count that was scaled from a share of what there was."""
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 _DURATIONS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
@@ -23,11 +26,11 @@ _NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
-def number(value: float | None, at_least: bool = False) -> str:
+def number(value: float | None, at_least: bool | str = False) -> str:
     """Three significant digits with k, M, G: 999, 1.23k, 45.6M; two below 1: 0.47. Integers have no decimals."""
     if value is None or math.isnan(value):
         return UNKNOWN
-    mark = AT_LEAST if at_least else ""
+    mark = _mark(at_least)
     if math.isinf(value):
         return mark + ("-" if value < 0 else "") + "inf"
     sign = "-" if value < 0 else ""
@@ -41,21 +44,21 @@ def number(value: float | None, at_least: bool = False) -> str:
     return f"{mark}{sign}{_digits(size)}{_THOUSANDS[step]}"
 
 
-def count(value: int | None, at_least: bool = False) -> str:
+def count(value: int | None, at_least: bool | str = False) -> str:
     """An exact count with all digits. A narrow no-break space (U+202F) separates thousands."""
     if value is None:
         return UNKNOWN
-    return (AT_LEAST if at_least else "") + f"{value:,}".replace(",", "\u202f")
+    return _mark(at_least) + f"{value:,}".replace(",", "\u202f")
 
 
-def rate(value: float | None, unit: str = "", at_least: bool = False) -> str:
+def rate(value: float | None, unit: str = "", at_least: bool | str = False) -> str:
     """A figure per second: 1.23k packets/s."""
     if value is None or math.isnan(value):
         return UNKNOWN
     return f"{number(value, at_least)}{' ' + unit if unit else ''}/s"
 
 
-def percent(value: float | None, at_least: bool = False, digits: int = 3) -> str:
+def percent(value: float | None, at_least: bool | str = False, digits: int = 3) -> str:
     """A percentage: 1.34 %, or 1.3 % with fewer digits.
 
     What is not all is never rounded to 100 %, and what is there never to 0 %.
@@ -63,11 +66,11 @@ def percent(value: float | None, at_least: bool = False, digits: int = 3) -> str
     if value is None or math.isnan(value):
         return UNKNOWN
     if 0 < value < LEAST_PCT:
-        return f"{AT_LEAST}0 %" if at_least else f"< {LEAST_PCT} %"
+        return f"{_mark(at_least)}0 %" if at_least else f"< {LEAST_PCT} %"
     if 1 < abs(value) < 100 and not float(value).is_integer():
         most = 100 - 10.0 ** (2 - digits)
         text = f"{max(-most, min(value, most)):#.{digits}g}".rstrip(".")
-        return f"{AT_LEAST if at_least else ''}{text} %"
+        return f"{_mark(at_least)}{text} %"
     return f"{number(value, at_least)} %"
 
 
@@ -89,12 +92,12 @@ def memory(value_kb: float | None) -> str:
     return f"{number(value_kb)} kB" if value_kb < 1024 else f"{number(value_kb / 1024)} MB"
 
 
-def quantity(value: float | None, unit: str, at_least: bool = False) -> str:
+def quantity(value: float | None, unit: str, at_least: bool | str = False) -> str:
     """A figure in the unit of a manifest: times and percentages as above, anything else as number and unit."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if unit in _NANOSECONDS:
-        return (AT_LEAST if at_least else "") + duration(value, unit)
+        return _mark(at_least) + duration(value, unit)
     if unit in ("percent", "%"):
         return percent(value, at_least)
     if unit == "kB":
@@ -184,6 +187,10 @@ def fit_ends(head: str, tail: str, columns: int) -> str:
     """Both in this many columns: the head is cut first, then what the tail has beyond half of them."""
     of_head = min(width(head), max(columns - width(tail), columns // 2))
     return fit(head, of_head) + fit(tail, min(columns - of_head, width(tail)))
+
+
+def _mark(at_least: bool | str) -> str:
+    return at_least if isinstance(at_least, str) else AT_LEAST if at_least else ""
 
 
 def _escaped(character: str) -> str:

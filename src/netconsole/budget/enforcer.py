@@ -249,7 +249,8 @@ class Enforcer:
         if asked == (mode, knobs):
             return
         self._sent[name] = self._wanted[name] = (mode, knobs)
-        self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name))
+        is_kept = name in self.profile.keep
+        self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name), is_kept)
         if asked is not None:
             self._tell(BudgetAction(at_s, name, f"now in mode {mode}", "the user changed it"))
 
@@ -308,7 +309,7 @@ class Enforcer:
                 setting = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
             self._wanted[name] = setting
             pinned = name in pinned_by_user or self._is_pinned_by_profile(name)
-            self._governor.add(name, self._ladder(name, setting), pinned)
+            self._governor.add(name, self._ladder(name, setting), pinned, name in base.keep)
             if setting != self._sent[name]:
                 self._send(name, setting, because)
                 self._tell(BudgetAction(at_s, name, setting[0] if setting[0] != "off" else "detached", because))
@@ -316,7 +317,8 @@ class Enforcer:
 
     def _ladder(self, name: str, setting: Setting) -> tuple[Rung, ...]:
         manifest = self._manifests[name]
-        return ladder(*setting, manifest.modes, any("counters" not in one.modes for one in manifest.programs))
+        counts_by_fewer = any("counters" not in one.modes for one in manifest.programs)
+        return ladder(*setting, manifest.modes, counts_by_fewer, name in self.profile.keep)
 
     def _bound(self) -> None:
         """Have the kernel limit the details of each probe too. That works also when user space does not run."""

@@ -38,6 +38,8 @@ BURST = 1.25
 quarter of a second (docs/design/collector.md)."""
 OVERHEAD_AFTER = 10
 """Intervals in a row over the limit before the cost of our processes is reported. Starting up takes fewer."""
+MACHINE = 5.0
+"""A probe that the profile keeps is detached only above so many times the limit: then the machine is protected."""
 BLIND_S = 0.5
 """Figures that come so soon after an action were measured before it."""
 
@@ -68,6 +70,8 @@ class _Position:
 
     ladder: tuple[Rung, ...]
     pinned: bool = False
+    kept: bool = False
+    """The profile is for it: it gives up last, and is not detached to keep the budget."""
     at: int = 0
     moved_s: float | None = None
     room_since_s: float | None = None
@@ -77,6 +81,11 @@ class _Position:
     @property
     def rung(self) -> Rung:
         return self.ladder[self.at]
+
+    @property
+    def lowest(self) -> int:
+        """The last rung that a budget may bring it to."""
+        return max(self.at, len(self.ladder) - 1 - self.kept)
 
 
 class Governor:
@@ -90,10 +99,10 @@ class Governor:
         self._acted_s: float | None = None
         self._stopped = False
 
-    def add(self, probe: str, rungs: Sequence[Rung], pinned: bool = False) -> None:
+    def add(self, probe: str, rungs: Sequence[Rung], pinned: bool = False, kept: bool = False) -> None:
         """Add a probe as it was asked for, or as the user has just changed it. Its ladder starts there."""
         position = self._probes.get(probe)
-        self._probes[probe] = _Position(tuple(rungs), position.pinned if position else pinned)
+        self._probes[probe] = _Position(tuple(rungs), position.pinned if position else pinned, kept)
 
     def remove(self, probe: str) -> None:
         """Forget a probe that somebody else removed."""
@@ -228,6 +237,8 @@ class Governor:
         if self._budget.action == "stop":
             return self._stop(at_s, limited, total, limit)
         targets = self._targets(limited, costs, limit)
+        if limited == "kernel_cpu_pct" and total > MACHINE * limit and self._over[limited] > PATIENCE:
+            targets = {name: len(self._probes[name].ladder) - 1 for name in self._movable(costs)}
         moves = []
         for name, at in targets.items():
             position = self._probes[name]
@@ -246,22 +257,22 @@ class Governor:
         return moves
 
     def _targets(self, limited: Limited, costs: Mapping[str, float | None], limit: float) -> dict[str, int]:
-        """The new rung of each probe that must go down: the most expensive first, until the expected sum fits."""
+        """The new rung of each probe that must go down, until the expected sum fits.
+
+        The most expensive first, and those that the profile keeps after all others.
+        """
         expected = {name: cost or 0.0 for name, cost in costs.items()}
         is_doubtful = self._over[limited] > PATIENCE
         targets: dict[str, int] = {}
         while sum(expected.values()) > AIM * limit:
-            free = {
-                name: cost
-                for name, cost in expected.items()
-                if cost > 0
-                and (position := self._probes.get(name)) is not None
-                and not position.pinned
-                and targets.get(name, position.at) < len(position.ladder) - 1
-            }
+            free = [
+                name
+                for name in self._movable(costs)
+                if expected[name] > 0 and targets.get(name, self._probes[name].at) < self._probes[name].lowest
+            ]
             if not free:
                 break
-            costliest = max(free, key=lambda name: (free[name], name))
+            costliest = max(free, key=lambda name: (not self._probes[name].kept, expected[name], name))
             position = self._probes[costliest]
             at = targets[costliest] = targets.get(costliest, position.at) + 1
             share = _share(position.ladder[at], limited)
@@ -269,6 +280,14 @@ class Governor:
                 now = _share(position.rung, limited)
                 expected[costliest] = (costs[costliest] or 0.0) * (share / now if now else 0.0)
         return targets
+
+    def _movable(self, costs: Mapping[str, float | None]) -> list[str]:
+        """Those that cost something and may be changed."""
+        return [
+            name
+            for name, cost in costs.items()
+            if cost and (position := self._probes.get(name)) is not None and not position.pinned
+        ]
 
     def _stop(self, at_s: float, limited: Limited | Overhead, total: float, limit: float) -> list[Decision]:
         if self._over[limited] < PATIENCE:  # a single window may be an outlier, and a stop is final
@@ -294,8 +313,11 @@ class Governor:
     # ---- up ----
 
     def _raise(self, at_s: float, readings: Mapping[str, Reading], is_allowed: bool) -> list[Decision]:
-        """Restore a probe when there was room for it during its settling time: one at a time, the cheapest first."""
-        ready: list[tuple[float, str, int]] = []
+        """Restore a probe when there was room for it during its settling time: one at a time.
+
+        Those that the profile keeps first, then the cheapest.
+        """
+        ready: list[tuple[bool, float, str, int]] = []
         for name, position in self._probes.items():
             if position.pinned or not position.at:
                 continue
@@ -309,10 +331,10 @@ class Governor:
                 position.room_since_s = at_s
             since_s = max(position.room_since_s, position.moved_s or 0.0)
             if at_s - since_s >= position.settle_s:
-                ready.append((found[1], name, found[0]))
+                ready.append((not position.kept, found[1], name, found[0]))
         if not ready:
             return []
-        _, name, at = min(ready)
+        _, _, name, at = min(ready)
         position = self._probes[name]
         position.at = at
         self._note_move(position, at_s)

@@ -1,4 +1,4 @@
-"""The steps by which a probe is reduced: fewer events, a higher threshold, summary, counters, detached."""
+"""The steps by which a probe is reduced: fewer events, a higher threshold, summary, less of it, counters, detached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from netconsole.profile.profile import ProfileMode
 from netconsole.telemetry.frames import Mode, Scalar
-from netconsole_collector.probe.config import SEEN_PCT
+from netconsole_collector.probe.config import ROWS_ONE_IN, SEEN_PCT
 
 _EVENTS_DOWN = 4
 _LEAST_EVENTS_PER_S = 5
@@ -16,6 +16,10 @@ _FIRST_THRESHOLD_US = 100
 _FLOWS_DOWN = 8
 MAX_FLOWS_ONE_IN = 65536
 _SEEN_PCT = (50, 25, 10, 4)
+_ROWS_ONE_IN = (4, 16)
+"""One count in more of them saves nearly nothing more, and chance would make the rows worse."""
+_COUNTING_WITHOUT_ROWS = 0.6
+"""The share of a probe's cost that is left when it makes no rows, in a probe that can make rows of a share."""
 _COUNTING_SHARE, _COUNTING_BY_FEWER_SHARE = 0.5, 0.1
 """The share of a probe's cost that is left when it only counts: on all of its hooks, or on fewer."""
 
@@ -36,11 +40,16 @@ class Rung:
 
 
 def ladder(
-    mode: ProfileMode, knobs: Mapping[str, Scalar], modes: Sequence[Mode], counts_by_fewer: bool = False
+    mode: ProfileMode,
+    knobs: Mapping[str, Scalar],
+    modes: Sequence[Mode],
+    counts_by_fewer: bool = False,
+    is_kept: bool = False,
 ) -> tuple[Rung, ...]:
     """The ladder of a probe: what was asked for first, detached last. Steps that the probe lacks are left out.
 
-    ``modes``: the modes that the probe has. ``counts_by_fewer``: its mode counters needs fewer programs.
+    ``modes``: the modes that the probe has. ``counts_by_fewer``: its mode counters needs fewer programs. ``is_kept``:
+    the profile is for it, so that it is never without rows (the governor does not choose its last step).
     """
     rungs = [Rung(mode, mode, 1.0, 1.0)]
     if mode == "details":
@@ -63,13 +72,24 @@ def ladder(
         rungs.append(Rung("summary", "summary instead of details", 0.85, 0.0))
     counting = _COUNTING_BY_FEWER_SHARE if counts_by_fewer else _COUNTING_SHARE
     has_counters = mode in ("details", "summary") and "counters" in modes
-    if mode in ("details", "summary"):
+    rows = knobs.get(ROWS_ONE_IN) if mode in ("details", "summary") and is_kept else None
+    if isinstance(rows, int):
+        rungs += _of_the_rows(rows, rungs[-1].kernel_share)
+    elif mode in ("details", "summary"):
         rungs += _of_the_time(knobs.get(SEEN_PCT), rungs[-1].kernel_share, counting if has_counters else 0.0)
-    if has_counters:
+    if has_counters and not is_kept:
         rungs.append(Rung("counters", "counters alone", counting, 0.0))
     if mode != "off":
         rungs.append(Rung("off", "detached", 0.0, 0.0))
     return tuple(rungs)
+
+
+def _of_the_rows(one_in: int, whole: float) -> Iterator[Rung]:
+    """Steps in which rows are made of one count in so many, and scaled."""
+    for fewer in _ROWS_ONE_IN:
+        if fewer > one_in:
+            kernel_share = whole * (_COUNTING_WITHOUT_ROWS + (1 - _COUNTING_WITHOUT_ROWS) * one_in / fewer)
+            yield Rung("summary", f"rows of 1 packet in {fewer}", kernel_share, 0.0, {ROWS_ONE_IN: fewer})
 
 
 def _of_the_time(seen_pct: Scalar, whole: float, rest: float) -> Iterator[Rung]:

@@ -191,6 +191,8 @@ def profile_text(profile: Profile, manifests: Mapping[str, Manifest]) -> str:
         lines.append(f"inherits  {', '.join(profile.inherits)}")
     if profile.ttl_s is not None:
         lines.append(f"ttl       {profile.ttl_s:g} s")
+    if profile.keep:
+        lines.append(f"keep      {', '.join(profile.keep)}")
     lines += ["", "[budget]"]
     for name, value in profile.budget.as_dict().items():
         lines.append(f"{name} = {_toml(value)}" if value is not None else f"# {name}: no limit")
@@ -220,6 +222,7 @@ def profile_json(profile: Profile, manifests: Mapping[str, Manifest] | None = No
         "file": None if profile.path is None else str(profile.path),
         "inherits": list(profile.inherits),
         "ttl_s": profile.ttl_s,
+        "keep": list(profile.keep),
         "budget": profile.budget.as_dict(),
         "filters": dict(profile.filters),
         "probes": {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from netconsole.base import figure
+from netconsole.base.figure import ABOUT, AT_LEAST
 from netconsole.findings.causes import ANYWHERE
 from netconsole.findings.match import RANK, Level
 from netconsole.findings.rules import fits
@@ -35,7 +36,8 @@ _MAX_NAME = 90
 class CountedRow(NamedTuple):
     """A row of a table, with the value that counts dead packets. ``per_s``: None is not known.
 
-    ``at_least``: the total is a lower bound; ``now_at_least``: the rate of the last interval is one.
+    ``at_least``: the total is a lower bound; ``now_at_least``: the rate of the last interval is one. ``is_scaled`` and
+    ``is_scaled_now``: they were made of a share of the packets.
     """
 
     family: Family
@@ -45,6 +47,8 @@ class CountedRow(NamedTuple):
     per_s: float | None
     at_least: bool
     now_at_least: bool = False
+    is_scaled: bool = False
+    is_scaled_now: bool = False
 
 
 @dataclass(slots=True)
@@ -73,6 +77,16 @@ class DropPlace:
     def now_at_least(self) -> bool:
         """Whether the last interval of one of its sources lacks something."""
         return any(row.now_at_least for row in self.rows)
+
+    @property
+    def mark(self) -> str:
+        """What stands before its total: ≥ for a lower bound, ≈ for what was scaled."""
+        return AT_LEAST if self.at_least else ABOUT if any(row.is_scaled for row in self.rows) else ""
+
+    @property
+    def mark_now(self) -> str:
+        """The same of its rate."""
+        return AT_LEAST if self.now_at_least else ABOUT if any(row.is_scaled_now for row in self.rows) else ""
 
     @property
     def best(self) -> CountedRow:
@@ -151,8 +165,9 @@ def _rows_of(state: State, manifests: Mapping[str, Manifest]) -> Iterator[Counte
             for row in table.rows.values() if table is not None else ():
                 count = row.counts.get(family[1])
                 if count is not None and count.total:
+                    scaled = bool(count.variance), table is not None and table.one_in > 1
                     yield CountedRow(
-                        Family(name, *family), row.key, row.labels, count.total, count.per_s, *bounds
+                        Family(name, *family), row.key, row.labels, count.total, count.per_s, *bounds, *scaled
                     )  # fmt: skip
 
 

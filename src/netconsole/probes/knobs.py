@@ -11,6 +11,7 @@ from netconsole.base.checker import shown
 from netconsole.base.figure import safe
 from netconsole.telemetry.frames import Scalar
 from netconsole_collector.probe import drop_filter, ends
+from netconsole_collector.probe.config import MAX_ROWS_ONE_IN, ROWS_ONE_IN
 
 FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac", "reason")
 """Knobs that a profile may set for all probes at once."""
@@ -33,6 +34,7 @@ _INTEGERS = {
     "ethertype": (0, 65535),
     "events_per_s": (0, MAX_EVENTS_PER_S),
     "flows_one_in": (1, 65536),
+    ROWS_ONE_IN: (1, MAX_ROWS_ONE_IN),
     "seen_pct": (1, 100),
 }
 _UNITS = {
@@ -59,6 +61,7 @@ _HINTS = {
     "events_per_s": "budget of sampled events in mode details",
     "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
     "seen_pct": "percent of the time in which the probe is attached; 100: always",
+    ROWS_ONE_IN: "rows are made of one count in so many, and scaled (≈); rounded up to 2, 4, 8 …",
     "rows_per_s": "above this rate packets are counted and not listed; 0: all are listed",
     "threshold_us": "only events that take longer, microseconds; counts hold all",
 }

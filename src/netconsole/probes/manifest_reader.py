@@ -34,7 +34,7 @@ from netconsole.probes.polarity import POLARITIES, FigureKind, Polarity, polarit
 from netconsole.probes.sentences import texts_by_name, word
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.ledger import LEDGER
-from netconsole_collector.probe.config import MAX_OWN, own_names
+from netconsole_collector.probe.config import MAX_OWN, ROWS_ONE_IN, own_names
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
 SOURCES = ("bpf", "links", "nic", "sockets", "softnet", "protocol_counters", "ovs", "vms", "self")
@@ -46,7 +46,7 @@ SHOWN_AS = (
 )  # fmt: skip
 POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
-COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in")
+COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in", ROWS_ONE_IN)
 MAX_PATTERN = 128
 
 _WORDS = ("name", "version", "title", "summary", "cannot_see")

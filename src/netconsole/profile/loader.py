@@ -74,7 +74,7 @@ def _load(
     root = Checker(str(path), document)
     root.only(("profile", "budget", "filters", "probes", "escalate"), "section")
     head = root.table("profile")
-    head.only(("name", "description", "inherits", "ttl"))
+    head.only(("name", "description", "inherits", "ttl", "keep"))
     name = head.text("name", path.stem)
     if _NAME.fullmatch(name) is None or name != path.stem:
         head.wrong("name", f"expected {shown(path.stem)}, the name of the file")
@@ -89,6 +89,7 @@ def _load(
         choices[key] = _choice(item, manifests[key], inherited.probes.get(key, ProbeChoice()))
     budget = _merged_budget(inherited.budget, budget_limits)
     escalations = _escalations(root, manifests, budget, choices) if root.has("escalate") else inherited.escalations
+    keep = _keep(head, manifests, inherited, choices)
     if root.problems:
         raise BadInput(root.problems)
     return Profile(
@@ -102,6 +103,7 @@ def _load(
         filters={**inherited.filters, **filters},
         probes=choices,
         escalations=escalations,
+        keep=keep,
         stated=frozenset(_keys(document)),
     )
 
@@ -142,6 +144,26 @@ def _inherited(
     except BadInput as error:
         head.problems.extend(error.problems)
         return None
+
+
+def _keep(
+    head: Checker, manifests: Mapping[str, Manifest], base: Profile, choices: Mapping[str, ProbeChoice]
+) -> tuple[str, ...]:
+    """The probes that the profile is for. What it inherits of them and then switches off is left out."""
+    running = [name for name, one in choices.items() if one.mode != "off"]
+    if not head.has("keep"):
+        return tuple(name for name in base.keep if name in running)
+    named = head.texts("keep")
+    for name in named:
+        if name not in manifests:
+            head.wrong("keep", f"unknown probe {shown(name)}{close(name, manifests)}")
+        elif name not in running:
+            head.wrong(
+                "keep", f"{name} does not run in this profile: give it a section [probes.{name}], or leave it out"
+            )
+        elif manifests[name].source != "bpf":
+            head.wrong("keep", f"{name} costs nothing in the kernel: the governor never lowers it")
+    return tuple(dict.fromkeys(named))
 
 
 def _ttl(head: Checker) -> float | None:

@@ -32,6 +32,7 @@ def explain(profile: Profile, manifests: Mapping[str, Manifest]) -> Iterator[Exp
     yield _own_alone(profile, "inherits", profile.inherits[0] if profile.inherits else None, "what it extends")
     back = f"then back to {profile.inherits[0]}" if profile.inherits else "how long it runs"
     yield _own_alone(profile, "ttl", None if profile.ttl_s is None else f"{profile.ttl_s:g}s", back)
+    yield _stated(profile, "profile", "keep", ", ".join(profile.keep) or None, "these probes give up last")
     for name, limit in profile.budget.as_dict().items():
         yield _stated(profile, "budget", name, limit, LIMIT_MEANS[name])
     for name, value in profile.filters.items():

@@ -80,6 +80,8 @@ class Profile:
     """Filters of the command line as they were written: a network namespace by its name, the VM of a device."""
     probes: Mapping[str, ProbeChoice] = field(default_factory=dict)
     escalations: Sequence[Escalation] = ()
+    keep: tuple[str, ...] = ()
+    """The probes that it is for: they give up last, and never what their rows say."""
     stated: frozenset[str] = frozenset()
     """The keys in its own file, dotted: probes.kernel_drops.port."""
 

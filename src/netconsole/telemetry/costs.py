@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Name, Natural, Text
-from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_SAMPLES, UNSEEN
+from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_ESTIMATED, LEDGER_SAMPLES, UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 
 MAX_PROGRAMS = 64
@@ -155,6 +155,10 @@ class ProbeCost(Saved):
         return {
             name for name in LEDGER_COUNTS if name != UNSEEN and name in self.ledger and self.ledger[name].delta != 0
         }
+
+    def estimated_counts(self) -> dict[str, int]:
+        """Ledger entries, if any, that show that rows are scaled (≈)."""
+        return self._entries(LEDGER_ESTIMATED)
 
     @property
     def unmeasured(self) -> int:

@@ -175,7 +175,10 @@ class Counters(Frame, frozen=True):
 
 
 class Table(Frame, frozen=True):
-    """Rows that changed in this interval, or all rows when ``full``. ``omitted`` rows did not fit."""
+    """Rows that changed in this interval, or all rows when ``full``. ``omitted`` rows did not fit.
+
+    ``one_in``: for how many counts one that is in a row stood in this interval.
+    """
 
     name: Name
     interval_ns: Natural
@@ -183,6 +186,7 @@ class Table(Frame, frozen=True):
     rows: list[Row]
     omitted: Natural = 0
     seen_ns: Natural | None = None
+    one_in: Natural = 1
 
 
 class Histogram(Frame, frozen=True):

@@ -25,7 +25,11 @@ LEDGER_SAMPLES = {
 """Entries that show that events, or waits in a histogram, are only a sample. The counts stay exact."""
 UNSEEN = "unseen_ms"
 """The entry that is a time. It makes totals a lower bound; rates are of the time that was seen."""
-LEDGER = {**LEDGER_COUNTS, **LEDGER_SAMPLES}
+LEDGER_ESTIMATED = {
+    "estimated": "in rows, but not looked at: others stand for them; rows are within a share (≈), the counter is exact",
+}
+"""Entries that show that rows are scaled. Chance makes them a little too high or too low."""
+LEDGER = {**LEDGER_COUNTS, **LEDGER_ESTIMATED, **LEDGER_SAMPLES}
 ROWS_LOST = ("map_full", "evicted", "omitted")
 """Entries that take rows from a table: a row that is not in it is not a 0."""
 LEDGER_FAULTS = ("missed", "map_full", "unaccounted")

@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field
 
+from netconsole.base.figure import ABOUT, AT_LEAST
 from netconsole.telemetry import frames
 from netconsole.telemetry.costs import ProbeCost
 from netconsole.telemetry.frames import MAX_SENTENCE, AnyFrame, Mode, Name, Natural, Scalar, Sentence, SourceName, Text
@@ -19,7 +20,15 @@ from netconsole.telemetry.ledger import UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 from netconsole.telemetry.source import SourceState
-from netconsole.telemetry.tables import MAX_NAMES, CountState, HistogramsState, TableState, per_second, seen_ns
+from netconsole.telemetry.tables import (
+    MAX_NAMES,
+    CountState,
+    HistogramsState,
+    RowState,
+    TableState,
+    per_second,
+    seen_ns,
+)
 
 CostPerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
 """By probe and mode: one of its counters, and the calibrated in-kernel ns of one count."""
@@ -151,6 +160,14 @@ class ProbeState(Saved):
         """Whether the rates of its rows are lower bounds, because the last interval lacks something."""
         lost = self.cost.counts_lost_now()
         return bool(lost if self.seen_pct is None else lost - {"unlisted"})  # what was not listed was not seen either
+
+    def total_mark(self, row: RowState, name: str) -> str:
+        """What stands before a total of a row: ≥ where it is a lower bound, ≈ where it is scaled."""
+        return AT_LEAST if self.at_least() else ABOUT if row.error(name) else ""
+
+    def rate_mark(self, table: TableState) -> str:
+        """The same of the rates of a table's rows."""
+        return AT_LEAST if self.lacks_now else ABOUT if table.one_in > 1 else ""
 
     @property
     def counters_lack_now(self) -> bool:

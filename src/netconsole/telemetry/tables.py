@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from math import ceil, sqrt
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, field
@@ -24,6 +25,8 @@ MAX_HISTOGRAMS = 1024
 MAX_HISTOGRAM_HISTORIES = 64
 MAX_VALUES = 32
 """Counts of one row that are kept. A manifest has about 5 at most."""
+SURE = 1.96
+"""Standard deviations within which 95 of 100 values lie."""
 GONE_AFTER_INTERVALS = 25
 """A histogram is sent at least every tenth interval. If it missed two of these, it is gone."""
 
@@ -47,11 +50,16 @@ def seen_ns(frame: frames.Counters | frames.Table | frames.Histogram) -> int:
 
 
 class CountState(SavedValues):
-    """An exact count: since the probe was attached, in the last interval, and per second. None: not known."""
+    """A count: since the probe was attached, in the last interval, and per second. None: not known.
+
+    ``variance``: the square of what chance does to the total (a standard deviation), where rows were made of one count
+    in so many (:attr:`netconsole.telemetry.frames.Table.one_in`). 0: the count is exact.
+    """
 
     total: Natural
     delta: Int | None
     per_s: float | None
+    variance: float = 0.0
 
 
 class RowState(SavedValues):
@@ -84,6 +92,11 @@ class RowState(SavedValues):
         count = self.counts.get(name)
         return None if count is None else count.total
 
+    def error(self, name: str) -> int:
+        """By how much a total may be off by chance, 95 times in 100; 0: it is exact."""
+        count = self.counts.get(name)
+        return 0 if count is None else ceil(SURE * sqrt(count.variance))
+
 
 class TableState(Saved):
     """The rows of one table. ``omitted`` rows did not fit into the frame (or here)."""
@@ -94,6 +107,8 @@ class TableState(Saved):
     omitted: Natural = 0
     tick: Natural = 0
     _rows: Keyed[RowKey, RowState] = field(default_factory=Keyed)
+    one_in: Natural = 1
+    """For how many counts one that is in a row stood in the last interval: above 1 its rates are estimates (≈)."""
 
     def __post_init__(self) -> None:
         self._moving = [row for row in self.rows.values() if row.moving]
@@ -134,6 +149,8 @@ class TableState(Saved):
             self.hold(tick)
             return
         self._stand_still(tick)
+        self.one_in = max(1, frame.one_in)
+        together = _grown(frame) if self.one_in > 1 else {}
         rows = self.rows
         seen: set[RowKey] = set()
         refused = 0
@@ -150,7 +167,7 @@ class TableState(Saved):
                     continue
                 row = rows[key] = RowState(sent.labels, {}, {}, frame.wall_ns, frame.wall_ns)
             seen.add(key)
-            self._update(key, row, sent, frame, tick, moved)
+            self._update(key, row, sent, frame, tick, moved, together)
         for name, delta in moved.items():
             if name in self._sums or len(self._sums) < MAX_VALUES:
                 self._sum_of(name).put(tick, per_second(delta, seen_ns(frame)))
@@ -187,7 +204,7 @@ class TableState(Saved):
         """A frame of interval ``tick`` arrived: rows that it does not name did not change."""
         if self.tick == tick:
             return
-        self.tick = tick
+        self.tick, self.one_in = tick, 1
         for row in self._moving:
             for count in row.counts.values():
                 count.delta, count.per_s = 0, 0.0
@@ -206,8 +223,16 @@ class TableState(Saved):
         return self._sums[name]
 
     def _update(
-        self, key: RowKey, row: RowState, sent: frames.Row, frame: frames.Table, tick: int, sums: dict[str, int]
+        self,
+        key: RowKey,
+        row: RowState,
+        sent: frames.Row,
+        frame: frames.Table,
+        tick: int,
+        sums: dict[str, int],
+        together: dict[str, int],
     ) -> None:
+        """``together``: what all rows have grown by, where rows are estimates."""
         moved = False
         for name, count in sent.counts.items():
             known = row.counts.get(name)
@@ -216,7 +241,10 @@ class TableState(Saved):
                     continue
             elif known.total == count.total and count.delta == 0 and known.per_s == 0.0:
                 continue  # most rows of a full frame have not changed
-            row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, seen_ns(frame)))
+            variance = known.variance if known is not None else 0.0
+            if together and count.delta:
+                variance += _chance(count.delta, together[name], frame.one_in, is_first=not variance)
+            row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, seen_ns(frame)), variance)
             moved = moved or count.delta != 0
             sums[name] = sums.get(name, 0) + (count.delta or 0)
         row.gauges = sent.gauges
@@ -243,6 +271,23 @@ class TableState(Saved):
             del self._history[idlest]
         self._history[key] = history = {} if known is None else known
         return history
+
+
+def _grown(frame: frames.Table) -> dict[str, int]:
+    """By how much all rows of a frame together have grown, by the name of the count."""
+    found: dict[str, int] = {}
+    for row in frame.rows:
+        for name, count in row.counts.items():
+            found[name] = found.get(name, 0) + (count.delta or 0)
+    return found
+
+
+def _chance(delta: int, together: int, one_in: int, is_first: bool) -> float:
+    """What chance adds to the variance of a row that grew by ``delta`` of all rows' growth.
+
+    Of each block of N counts one is taken. So the sum of all rows is exact but for a block that is not full.
+    """
+    return one_in * delta * (1 - delta / together) + (one_in**2 if is_first else 0)
 
 
 class HistogramState(SavedValues):

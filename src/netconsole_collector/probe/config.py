@@ -7,20 +7,24 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector.probe import drop_filter, ends
 
-CONFIG_BYTES = 264
-_LAYOUT = struct.Struct("=II16s16s16sHBBHH8sQQQQQQ4Q16s16sH6x16s16sH6x8I")
+CONFIG_BYTES = 272
+_LAYOUT = struct.Struct("=II16s16s16sHBBHH8sQQQQQQ4Q16s16sH6x16s16sH6x8II4x")
 EMPTY_BUDGET = bytes(8)
 """The value of nc_arrival (events.h) that makes a new budget count at once."""
 
 (
     F_DEVICE, F_ADDRESS, F_PORT, F_PROTOCOL, F_NETNS, F_THRESHOLD, F_DETAILS, F_COUNTERS, F_BREAKER,
     F_ENDS, F_ONE_WAY, F_VLAN, F_ETHERTYPE, F_MAC, F_RESTS, F_REASON, F_NOT_REASON,
-) = (1 << bit for bit in range(17))  # fmt: skip
+    F_ROWS_SHARE,
+) = (1 << bit for bit in range(18))  # fmt: skip
 
 FILTERS = ("device", "address", "port", "protocol", "netns", "vlan", "ethertype", "mac", "reason")
 SEEN_PCT = "seen_pct"
 """The knob that says for which share of the time the probe is attached. Where a probe lacks it: always."""
-COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in", SEEN_PCT)
+ROWS_ONE_IN = "rows_one_in"
+"""The knob that says of how many counts one makes the rows, and stands for all of them (probes/common/row_share.h)."""
+MAX_ROWS_ONE_IN = 1024
+COMMON = FILTERS + ("events_per_s", "threshold_us", "rows_per_s", "flows_one_in", SEEN_PCT, ROWS_ONE_IN)
 _MAC = re.compile("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$")
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
 MAX_OWN = 4
@@ -64,6 +68,11 @@ def seen_pct(knobs: Dict[str, Any]) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100:
         raise KnobError("knob {}: expected a whole number from 1 to 100".format(SEEN_PCT))
     return value
+
+
+def rows_one_in(knobs: Dict[str, Any]) -> int:
+    """Of how many counts one makes the rows. Raises KnobError."""
+    return max(1, _number(knobs, ROWS_ONE_IN, MAX_ROWS_ONE_IN))
 
 
 def own_names(knobs: Dict[str, Any]) -> List[str]:
@@ -117,6 +126,7 @@ def pack(
     flags |= F_COUNTERS if mode == "counters" else 0
     rows_runs = _runs(_real(knobs, "rows_per_s"))
     flags |= F_RESTS if rests or (wanted.names and reasons is None) else 0
+    flags |= F_ROWS_SHARE if ROWS_ONE_IN in knobs else 0
     flags |= F_BREAKER if flags & F_DETAILS or rows_runs else 0
     burst = max(1, min(_MAX_BURST_EVENTS, int(events_per_s / _BURST_SHARE)))
     own = [_own(name, knobs[name]) for name in own_names(knobs)]
@@ -129,7 +139,7 @@ def pack(
         *_network(addresses.single),
         _port(ports.single),
         protocol or 0,
-        _flow_shift(knobs),
+        _shift(_number(knobs, "flows_one_in", MAX_FLOWS_ONE_IN)),
         vlan,
         ethertype,
         mac,
@@ -146,6 +156,7 @@ def pack(
         *_network(addresses.second),
         _port(ports.second),
         *numbers,
+        _shift(rows_one_in(knobs)),
     )
 
 
@@ -159,10 +170,9 @@ def _runs(per_s: float) -> int:
     return max(1, int(per_s * _WINDOW_NS / _NS_PER_S)) if per_s else 0
 
 
-def _flow_shift(knobs: Dict[str, Any]) -> int:
-    """The binary logarithm of one flow in 1, 2, 4 ..., rounded up."""
-    one_in = _number(knobs, "flows_one_in", MAX_FLOWS_ONE_IN) or 1
-    return (one_in - 1).bit_length()
+def _shift(one_in: int) -> int:
+    """The binary logarithm of one in 1, 2, 4 ..., rounded up; 0: one in 1."""
+    return (max(1, one_in) - 1).bit_length()
 
 
 def _device(value: Any) -> bytes:

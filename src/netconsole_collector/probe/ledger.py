@@ -21,11 +21,13 @@ SLOTS = (
     "unlisted",
     "unmeasured",
     "unsampled",
+    "estimated",
+    "scatter",
 )
 """enum nc_ledger_slot of probes/common/accounting.h."""
 EVENTS = SLOTS[:4]
 """What became of events."""
-LOSSES = SLOTS[2:]
+LOSSES = SLOTS[2:-1]
 """What was not measured, or only in part."""
 
 

@@ -9,7 +9,7 @@ from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import checks, config, device_sets, followers, ledger
+from netconsole_collector.probe import checks, config, device_sets, followers, ledger, tables
 from netconsole_collector.probe.attached_program import AttachedProgram, Released
 from netconsole_collector.probe.events import EventReader
 from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
@@ -227,14 +227,16 @@ class RunningProbe:
         bodies = self._counters(interval_ns, modes, seen)
         accounts = ledger.read(self._ledger_slots)
         has_rows = modes != {COUNTERS}
+        scatter = self._count("scatter", accounts["scatter"])["delta"]
         for table in self._tables if has_rows else []:
             if not _is_of(self.spec["tables"][table.name], modes):
                 continue
             body = table.read(full)._asdict()
-            bodies.append(dict(body, kind="table", name=table.name, interval_ns=interval_ns, **seen))
+            share = {"one_in": tables.one_in(table.grown, scatter)} if scatter else {}
+            bodies.append(dict(body, kind="table", name=table.name, interval_ns=interval_ns, **seen, **share))
             if table.counter is not None:
                 counted = self._totals["counter " + table.counter]
-                table.conserve(counted, explained=accounts["map_full"] + accounts["unlisted"])
+                table.conserve(counted, accounts["map_full"] + accounts["unlisted"], accounts["scatter"])
         for histogram in self._histograms if has_rows else []:
             for one in histogram.read(full):
                 one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit, **seen)

@@ -11,7 +11,18 @@ from netconsole_collector.probe.row_sets import RowSets
 MAX_ROWS = 10000
 """Rows of one frame; the busiest are kept."""
 
+CERTAIN = 4
+"""Standard deviations beyond which a difference is no chance."""
+
 Json = Dict[str, Any]
+
+
+def one_in(counted: int, scatter: int) -> int:
+    """For how many counts one that is in a row stands, where it is alone in them: the square of chance, by the count.
+
+    ``scatter``: for each that stands for w, w * (w - 1).
+    """
+    return -(-(counted + scatter) // counted) if counted > 0 else 1
 
 
 class TableBody(NamedTuple):
@@ -57,6 +68,8 @@ class TableReader:
         self.reader = MapReader(bpf_map, spec["key"], spec["value"], labels, "table " + name)
         self.first_total = 0
         """Sum of the first value over all rows that there are and ever were."""
+        self.grown = 0
+        """By how much the first value of all rows has grown in the last reading."""
         self.unaccounted = 0
         """What the counter of the table has and no row explains (docs/reference/frames.md)."""
         self._short_before = 0
@@ -75,6 +88,7 @@ class TableReader:
                 merged[identity] = _MergedRow(row)
             else:
                 known.add(row, self.reader.columns)
+        self.grown = sum(row.deltas[0] for row in merged.values())
         self.first_total = sum(row.totals[0] for row in merged.values()) + self.reader.evicted_first
         chosen = [row for row in merged.values() if full or row.is_changed]
         omitted = max(0, len(chosen) - MAX_ROWS)
@@ -82,13 +96,15 @@ class TableReader:
             chosen.sort(key=lambda row: (row.deltas[0], row.totals[0]), reverse=True)
         return TableBody(full, [self._body(row) for row in chosen[:MAX_ROWS]], omitted)
 
-    def conserve(self, counted: int, explained: int) -> None:
+    def conserve(self, counted: int, explained: int, scatter: int = 0) -> None:
         """Holds the sum of the rows against what the counter ``counted``.
+
+        ``scatter``: what chance may do to rows that were made of a share of the counts (:func:`one_in`).
 
         ``explained`` is what is known to have found no place in a row. The rest is unaccounted. A packet on its way
         between the two additions looks the same, but not in two readings: the lower one of two counts.
         """
-        short = max(0, counted - self.first_total - explained)
+        short = max(0, counted - self.first_total - explained - int(CERTAIN * scatter**0.5))
         self.unaccounted = max(self.unaccounted, min(short, self._short_before))
         self._short_before = short
 

@@ -132,11 +132,15 @@ class Watched(GovernedSession):
             return state.probes[PROBE]
 
     def assert_accounted(self, drops: int) -> None:
-        """So many drops, each in a row or said to be in none, each event submitted, suppressed or lost."""
+        """So many drops, each in a row or said to be in none, each event submitted, suppressed or lost.
+
+        Where the circuit breaker had rows made of one in 16, they are off by a block for each of its windows.
+        """
         probe = self.probe()
         assert probe.counters["drops"].count.total == drops
         rows = sum(row.total("count") or 0 for row in probe.tables["drops"].rows.values())
-        assert rows + probe.cost.ledger["unlisted"].total == drops
+        error = 0.01 * drops if probe.cost.ledger["estimated"].total else 0
+        assert abs(rows + probe.cost.ledger["unlisted"].total - drops) <= error
         assert probe.cost.ledger["unaccounted"].total == 0
         events = {name: count.total for name, count in probe.cost.events.items()}
         assert events["seen"] == events["submitted"] + events["suppressed"] + events["lost"]
@@ -352,8 +356,9 @@ def test_and_keeps_the_budget_by_the_time_that_runs_take(governed: Watched, name
     stopped = storm_while_stopped(governed, namespace, 2 * FIRST_WINDOWS)
     print(f"the budget is {limit_pct:.2f} %")
     assert not [pct for pct in stopped.kernel_pcts[FIRST_WINDOWS:] if pct > limit_pct]
-    # Not more than it takes: what fits into the budget is listed.
-    assert 0 < governed.probe().cost.ledger["unlisted"].total < stopped.sent
+    # Not more than it takes: what fits into the budget is listed by itself.
+    assert 0 < governed.probe().cost.ledger["estimated"].total < stopped.sent * 15 // 16
+    assert not governed.probe().cost.ledger["unlisted"].total
 
 
 def program_fd(collector: int) -> int:

@@ -376,3 +376,43 @@ def test_a_drop_amid_another_one_on_its_cpu_has_no_stack(load: Load) -> None:
     assert probe.ledger()["stack_failed"] == 3
     assert [row["count"] for row in probe.rows("stacks")] == [1]
     assert host.rows("reason") == {"QDISC_DROP": 4}
+
+
+ONE_IN = 16
+PERIODIC = ("NO_SOCKET", "QDISC_DROP", "QDISC_DROP", "QDISC_DROP")
+"""What comes in turn: its period divides that of the blocks."""
+
+
+@pytest.mark.proves("kernel_drops", "knobs.rows_one_in", "ledger.estimated")
+def test_rows_of_one_packet_in_sixteen_keep_reasons_and_places_and_their_sum(load: Load) -> None:
+    """Chance does 1.96 * sqrt(16 * n * (1 - p)) to a row of n packets (docs/reference/frames.md), three times in 60."""
+    probe = load(PROBE)
+    probe.set("summary", rows_one_in=ONE_IN)
+    host = Drops(probe)
+    skb = host.packet(Flow(), host.eth0)
+    turns = 1000
+    for _ in range(turns):
+        for why in PERIODIC:
+            host.drop(skb, why)
+    found = host.rows("reason", "device", "protocol")
+    assert probe.counters() == {"drops": len(PERIODIC) * turns}
+    assert set(found) == {("NO_SOCKET", "eth0", "UDP"), ("QDISC_DROP", "eth0", "UDP")}
+    assert sum(found.values()) == len(PERIODIC) * turns, "of each whole block one stands for all"
+    error = 3 * (ONE_IN * turns * 0.75) ** 0.5
+    assert abs(found["NO_SOCKET", "eth0", "UDP"] - turns) < error < turns / 2
+    assert probe.ledger() == {"estimated": len(PERIODIC) * turns * (ONE_IN - 1) // ONE_IN}
+    probe.set("summary", rows_one_in=1)
+    host.drop(skb, "NO_SOCKET")
+    assert host.rows("reason")["NO_SOCKET"] == found["NO_SOCKET", "eth0", "UDP"] + 1
+
+
+def test_a_filter_is_before_the_share_of_the_packets(load: Load) -> None:
+    """So rows add up to the counter of what passes it."""
+    probe = load(PROBE)
+    probe.set("summary", rows_one_in=ONE_IN, reason="NO_SOCKET")
+    host = Drops(probe)
+    skb = host.packet(Flow(), host.eth0)
+    for _ in range(10 * ONE_IN):
+        for why in PERIODIC:
+            host.drop(skb, why)
+    assert host.rows("reason") == {"NO_SOCKET": 10 * ONE_IN} and probe.counters() == {"drops": 10 * ONE_IN}

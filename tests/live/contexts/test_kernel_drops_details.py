@@ -133,6 +133,9 @@ def test_drops_that_a_filter_leaves_out_do_not_use_up_the_details(load: Load) ->
 def test_drops_take_no_more_time_than_the_bound(load: Load) -> None:
     probe = load(PROBE)
     host = Drops(probe)
-    ledger = without_time(probe, [probe.prepare("drop", host.packet(Flow(), host.eth0), 0x1000, 2, 0)])
-    assert probe.counters() == {"drops": MANY} and ledger["seen"] == MANY and ledger["breaker"] == ledger["unlisted"]
-    assert sum(row["count"] for row in probe.rows("flows")) == MANY - ledger["unlisted"]
+    call = probe.prepare("drop", host.packet(Flow(), host.eth0), 0x1000, 2, 0)
+    ledger = without_time(probe, [call], without_rows="estimated")
+    assert probe.counters() == {"drops": MANY} and ledger["seen"] == MANY and "unlisted" not in ledger
+    # Rows go on, of one in 16: the first block and the last one are not whole.
+    for table in ("drops", "flows"):
+        assert abs(sum(row["count"] for row in probe.rows(table)) - MANY) < 2 * 16

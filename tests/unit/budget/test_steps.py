@@ -306,3 +306,63 @@ def test_five_events_a_second_are_the_least(events: int, says: list[str]) -> Non
 def test_details_of_fewer_flows_are_of_an_eighth_and_of_one_in_65536_at_least(flows: int, fewer: int) -> None:
     rungs = ladder("details", {"flows_one_in": flows}, ("summary", "details"))
     assert rungs[1] == Rung("details", f"details of 1 flow in {fewer}", 0.95, 0.5, {"flows_one_in": fewer})
+
+
+# ---- what the profile keeps ----
+
+KEPT = ladder("details", {"events_per_s": 100, "rows_one_in": 1}, ("counters", "summary", "details"), is_kept=True)
+OTHER = ladder("summary", {"seen_pct": 100}, ("summary",))
+
+
+def keeping(limit_pct: float = 2.0) -> Governor:
+    one = Governor(Budget(kernel_cpu_pct=limit_pct, action="degrade"))
+    one.add("drops", KEPT, kept=True)
+    one.add("queues", OTHER)
+    return one
+
+
+def costs(drops: float, queues: float) -> dict[str, Reading]:
+    return {"drops": Reading(drops, 0.0), "queues": Reading(queues, 0.0)}
+
+
+def test_a_kept_probe_loses_samples_then_takes_a_share_and_is_never_without_rows() -> None:
+    says = ["details", "25 events/s instead of 100", "summary instead of details"]
+    assert [rung.says for rung in KEPT] == [*says, "rows of 1 packet in 4", "rows of 1 packet in 16", "detached"]
+    assert [rung.mode for rung in KEPT] == ["details", "details", "summary", "summary", "summary", "off"]
+    assert KEPT[4].knobs == {"rows_one_in": 16} and KEPT[4].kernel_share == pytest.approx(0.85 * (0.6 + 0.4 / 16))
+
+
+def test_one_that_cannot_take_a_share_of_the_packets_takes_one_of_the_time() -> None:
+    rungs = ladder("summary", {"seen_pct": 100}, ("counters", "summary"), is_kept=True)
+    assert [rung.knobs.get("seen_pct") for rung in rungs[1:-1]] == [50, 25, 10, 4]
+    assert [rung.mode for rung in rungs] == ["summary"] * 5 + ["off"]
+
+
+def test_the_others_give_up_wholly_before_a_kept_probe_gives_up_anything() -> None:
+    one = keeping()
+    assert said(one.observe(1.0, costs(1.79, 0.3))) == [("queues", "detached")]
+    assert said(one.observe(2.0, costs(2.1, 0.0))) == [("drops", "summary instead of details")]
+
+
+def test_a_kept_probe_stays_at_its_last_share_of_the_packets_however_dear_it_is() -> None:
+    one = keeping()
+    said_all = [said(one.observe(float(second), costs(9.7, 0.2))) for second in range(1, 30)]
+    assert said_all[0] == [("queues", "detached"), ("drops", "rows of 1 packet in 16")]
+    assert [moves for moves in said_all[1:] if moves] == [[("", "over the budget, and nothing more can be given up")]]
+
+
+def test_only_five_times_the_limit_three_times_in_a_row_detach_it_and_it_comes_back() -> None:
+    one = keeping()
+    at = [("drops", "detached") in said(one.observe(float(second), costs(10.01, 0.0))) for second in (1, 2, 3)]
+    assert at == [False, False, True]
+    calm = {"queues": Reading(0.0, 0.0)}
+    back = [moves for second in range(4, 30) if (moves := said(one.observe(float(second), calm)))]
+    assert next(moves for moves in back if moves[0][0]) == [("drops", "partly back: rows of 1 packet in 16")]
+
+
+def test_what_is_kept_comes_back_first() -> None:
+    one = keeping()
+    one.observe(1.0, costs(3.0, 0.3))
+    assert set(one.lowered) == {"drops", "queues"}
+    back = [moves for second in range(2, 60) if (moves := said(one.observe(float(second), costs(0.0, 0.0))))]
+    assert [moves[0][0] for moves in back[:2]] == ["drops", "queues"]

@@ -153,6 +153,10 @@ def test_each_shipped_profile_has_a_whole_budget_that_is_kept(name: str, catalog
         ('[profile]\ninherits = "mine"', "profile.inherits", "cannot inherit from itself"),
         ('[profile]\nttl = "5m"', "profile.ttl", "contradicts the absence of inherits"),
         ('[profile]\ninherits = "base"\nttl = "5"', "profile.ttl", '"5m"'),
+        ('[profile]\nkeep = "kernel_drops"', "profile.keep", "a list of texts"),
+        ('[profile]\ninherits = "base"\nkeep = ["kernel_dorps"]', "profile.keep", 'did you mean "kernel_drops"?'),
+        ('[profile]\nkeep = ["kernel_drops"]', "profile.keep", "kernel_drops does not run in this profile"),
+        ('[profile]\ninherits = "base"\nkeep = ["link_rates"]', "profile.keep", "costs nothing in the kernel"),
         ("[profile]\ndescription = 5", "profile.description", "text in quotes"),
         ("[profile]\ninherits = 7", "profile.inherits", "text in quotes"),
         ("[budget]\nkernel_cpu_pct = -1", "budget.kernel_cpu_pct", "percent of one core"),
@@ -290,3 +294,20 @@ def test_the_example_of_the_page_is_a_profile(tmp_path: Path, catalogue: Catalog
     requests = {request.name: request for request in plan(profile, catalogue)}
     assert requests["socket_drops"].knobs["port"] == 53
     assert requests["tx_queue_latency"].knobs["device"] == "eth0"
+
+
+def test_what_a_profile_is_for_is_inherited_but_for_what_it_switches_off(directory: Path, catalogue: Catalogue) -> None:
+    head = '[profile]\ninherits = "{}"\n'
+    both = load(directory, catalogue, head.format("base") + 'keep = ["kernel_drops", "socket_drops"]\n', "both")
+    assert both.keep == ("kernel_drops", "socket_drops")
+    assert load(directory, catalogue, head.format("both"), "same").keep == both.keep
+    without = head.format("both") + '[probes.socket_drops]\nmode = "off"\n'
+    assert load(directory, catalogue, without, "without").keep == ("kernel_drops",)
+    assert load(directory, catalogue, head.format("both") + "keep = []\n", "none").keep == ()
+
+
+@pytest.mark.parametrize("name", loader.available([paths.data("profiles")]))
+def test_a_shipped_budget_allows_a_million_counts_a_second_of_what_it_keeps(name: str, catalogue: Catalogue) -> None:
+    """185 ns each, as the governor measures them (docs/design/governor.md)."""
+    profile = loader.load(name, catalogue, [paths.data("profiles")])
+    assert profile.keep and (profile.budget.kernel_cpu_pct or 0) >= 1e6 * 185e-9 * 100

@@ -37,5 +37,8 @@ def test_nothing_that_was_saved_is_lost(path: Path) -> None:
             assert cost.pop("figures_until_ns") == (cost["elapsed_ns"] if stands_for else 0)
             for program in cost["programs"]:
                 del program[-3:]
-            assert not any(counter.pop() for counter in probe["counters"].values())
+            assert not any(counter.pop() or counter[0].pop() for counter in probe["counters"].values())
+            assert {table.pop("one_in") for table in probe["tables"]} <= {1}
+            counts = [count for table in probe["tables"] for row in table["rows"] for count in row[1].values()]
+            assert not any(count.pop() for count in counts)
         assert found == msgspec.json.decode(saved)

@@ -433,3 +433,24 @@ def test_what_would_help_is_one_line_and_names_where_its_commands_are() -> None:
     assert state.probes["p"].help == "netconsole doctor has the commands: make them"
     stream.status("unsupported", why="no module", help="modprobe tun")
     assert state.probes["p"].help == "modprobe tun"
+
+
+def test_rows_of_a_share_of_the_packets_are_marked_with_what_chance_does() -> None:
+    """Of 160 000 in 10 000 blocks of 16 a row has a quarter: a variance of 16 * 40 000 * 3/4, and one block."""
+    state = State()
+    stream = Stream(state)
+    stream.hello()
+    marks = []
+    for one_in, lo, total in ((1, 1, 1), (16, 40_000, 40_001), (1, 1, 40_002)):
+        rows = [row("lo", lo, total), row("eth0", 3 * lo, 3 * total)]
+        stream.state.apply(
+            frames.Table(**stream.stamp(), name="t", interval_ns=SECOND, full=False, rows=rows, one_in=one_in)
+        )
+        stream.end()
+        probe = state.probes["p"]
+        table = probe.tables["t"]
+        here = table.rows[row_key(rows[0].labels)]
+        marks.append(probe.rate_mark(table) + "," + probe.total_mark(here, "n"))
+    assert marks == [",", "≈,≈", ",≈"]
+    assert here.counts["n"].variance == 16 * 40_000 * 3 / 4 + 16**2
+    assert here.error("n") == 1359

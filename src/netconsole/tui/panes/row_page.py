@@ -11,7 +11,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.ledger import LEDGER, LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import RowState
+from netconsole.telemetry.tables import RowState, TableState
 from netconsole.tui.panes import advice, drawn, investigation
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.tables import label_text, value_columns
@@ -157,7 +157,7 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
     yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
     yield []
     for value in value_columns(spec):
-        yield _value(row, value.name, value.unit, value.kind == "max", state)
+        yield _value(row, value.name, value.unit, value.kind == "max", state, table)
     yield []
     if scene.comparison is not None:
         reference = scene.comparison.reference
@@ -167,7 +167,7 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
     yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
 
 
-def _value(row: RowState, name: str, unit: str, is_gauge: bool, state: ProbeState) -> Line:
+def _value(row: RowState, name: str, unit: str, is_gauge: bool, state: ProbeState, table: TableState) -> Line:
     head: Piece = (f"{_INDENT}{name:<18} ", "dim")
     if is_gauge:
         return [head, (figure.quantity(row.gauges.get(name), unit), "strong")]
@@ -179,9 +179,15 @@ def _value(row: RowState, name: str, unit: str, is_gauge: bool, state: ProbeStat
         return [head, (figure.fit(written, 16), "strong"), (f" of a core, {whole} in total", "")]
     return [
         head,
-        (figure.fit(figure.rate(rate, unit, state.lacks_now), 22), "strong"),
-        (f" {figure.count(total, bool(state.at_least()))} in total", ""),
+        (figure.fit(figure.rate(rate, unit, state.rate_mark(table)), 22), "strong"),
+        (f" {figure.count(total, state.total_mark(row, name))} in total{_give_or_take(row, name)}", ""),
     ]
+
+
+def _give_or_take(row: RowState, name: str) -> str:
+    """By how much a scaled total may be off."""
+    total, error = row.total(name), row.error(name)
+    return f", ± {figure.percent(100 * error / total)} (95 times in 100)" if total and error else ""
 
 
 def _histogram(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject, width: int) -> Iterator[Line]:
@@ -276,10 +282,11 @@ def _ledger(state: ProbeState, manifest: Manifest) -> Iterator[Line]:
     if state.events_shed:
         samples["shed"] = samples.get("shed", 0) + state.events_shed  # by the collector, and here
     yield [(f"{_INDENT}Losses", "head")]
-    if not counts and not samples:
+    scaled = state.cost.estimated_counts()
+    if not counts and not samples and not scaled:
         yield [(f"{_INDENT}none: no run missed, no row refused, no event suppressed or lost", "ok")]
-    for name, count in {**counts, **samples}.items():
-        mark = "≥ " if name in LEDGER_COUNTS else "  "
+    for name, count in {**counts, **scaled, **samples}.items():
+        mark = "≥ " if name in LEDGER_COUNTS else "≈ " if name in scaled else "  "
         words = manifest.losses.get(name) or LEDGER.get(name, "")
         yield [(f"{_INDENT}{mark}{name:<13}{figure.count(count):>12}", "look"), (f"  {words}", "")]
     yield []

@@ -298,3 +298,10 @@ def test_unknown_modes_and_knobs_are_refused_by_name() -> None:
     with pytest.raises(config.KnobError, match=r"prot: .*port"):
         config.merged({"port": 0}, {}, {"prot": 1})
     assert config.merged({"port": 0, "own": 1}, {"port": 5}, {"own": 2}) == {"port": 5, "own": 2}
+
+
+@pytest.mark.parametrize(("one_in", "shift"), [(1, 0), (2, 1), (4, 2), (16, 4), (17, 5), (1024, 10)])
+def test_rows_of_one_count_in_so_many_are_a_power_of_two(one_in: int, shift: int) -> None:
+    found = packed(rows_one_in=one_in)
+    assert number(found["rows_shift"]) == shift and number(found["flags"]) & config.F_ROWS_SHARE
+    assert not number(packed()["flags"]) & config.F_ROWS_SHARE, "a probe without the knob cannot"

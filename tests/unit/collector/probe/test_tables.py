@@ -258,3 +258,22 @@ def test_of_too_many_rows_those_with_the_largest_change_and_then_total_are_sent(
     _, rows, omitted = table.read(full=False)
     assert omitted == 1
     assert [(row["labels"]["queue"], row["counts"]["count"]["delta"]) for row in rows] == [(2, 9), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("counted", "scatter", "one_in"),
+    [(0, 0, 1), (1000, 0, 1), (1600, 16 * 15 * 100, 16), (0, 240, 1), (500_000, 28_125 * 16 * 15, 15)],
+)
+def test_for_how_many_a_count_stands_follows_from_the_weights(counted: int, scatter: int, one_in: int) -> None:
+    """All of them of 16: 16. Of 500 000 in rows 50 000 by themselves, the rest in 28 125 sixteens: 14.5, rounded up."""
+    assert tables.one_in(counted, scatter) == one_in
+
+
+def test_rows_that_chance_made_too_low_are_no_fault(fake: FakeMap) -> None:
+    table = make(fake, counter="seen")
+    fake.put(1, 17, (1000, 0, 0))
+    table.read(full=False)
+    for counted, unaccounted in ((1400, 0), (1401, 1)):
+        table.conserve(counted, 0, scatter=10_000)
+        table.conserve(counted, 0, scatter=10_000)
+        assert table.unaccounted == unaccounted

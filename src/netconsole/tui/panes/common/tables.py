@@ -149,7 +149,6 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     table = state.tables.get(name) if state else None
     if state is None or table is None or state.mode not in spec.modes:
         return []
-    lower_bounds = state.lacks_now, bool(state.at_least())
     rows: Iterable[RowState] = table.rows.values()
     if brief:
         since_ns = (scene.state.sources[state.source].closed_wall_ns or 0) - QUIET_AFTER_NS
@@ -161,7 +160,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     return [
         TableRow(
             Subject(probe, "table", name, row.key),
-            partial(_row_cells, scene, state, table, row, spec, labels, lower_bounds),
+            partial(_row_cells, scene, state, table, row, spec, labels),
         )
         for row in ranked[:MAX_ROWS]
     ]
@@ -174,16 +173,14 @@ def _row_cells(
     row: RowState,
     spec: TableSpec,
     labels: Sequence[str],
-    lower_bounds: tuple[bool, bool],
 ) -> dict[str, Cell]:
-    """``lower_bounds``: of what the last interval counted, and of all since the start."""
     cells = {label: _label_cell(spec.label(label), row.labels.get(label)) for label in labels}
     if "class" in cells:
         cells["class"] = class_cell(scene, Subject(probe.name, "table", table.name, row.key), row)
     for value in spec.value:
-        cells.update(_value_cells(row, value, lower_bounds[0]))
+        cells.update(_value_cells(row, value, probe.rate_mark(table)))
     total = row.total(spec.sort)
-    cells["total"] = Cell(total_cell(total, lower_bounds[1]), total)
+    cells["total"] = Cell(total_cell(total, probe.total_mark(row, spec.sort)), total)
     cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
     if scene.comparison is not None:
         value = next(one for one in spec.value if one.name == spec.sort)
@@ -366,7 +363,7 @@ def _label_cell(label: ColumnSpec, value: Label) -> Cell:
     return Cell(label_text(label.name, label.words.get(str(value), value)), sort)
 
 
-def _value_cells(row: RowState, value: ColumnSpec, lower_bound: bool) -> dict[str, Cell]:
+def _value_cells(row: RowState, value: ColumnSpec, mark: str) -> dict[str, Cell]:
     if value.kind == "max":
         gauge = row.gauges.get(value.name)
         shown = figure.duration(gauge) if value.unit == "ns" else figure.number(gauge)
@@ -375,14 +372,14 @@ def _value_cells(row: RowState, value: ColumnSpec, lower_bound: bool) -> dict[st
     tone: Tone = "" if rate else "dim"
     if value.unit == "ns":
         share = None if rate is None else rate / NS_PER_PERCENT
-        return {value.name: Cell(_share(share, lower_bound), share, tone)}
-    return {value.name: Cell(figure.number(rate, lower_bound), rate, tone)}
+        return {value.name: Cell(_share(share, mark), share, tone)}
+    return {value.name: Cell(figure.number(rate, mark), rate, tone)}
 
 
-def _share(percent: float | None, lower_bound: bool) -> str:
+def _share(percent: float | None, mark: str) -> str:
     """A share of a core; below a tenth of a percent nobody wants to count zeros."""
     if percent is None or percent == 0 or percent >= 0.1:
-        return figure.number(percent, lower_bound)
+        return figure.number(percent, mark)
     return "<0.1"
 
 
@@ -394,10 +391,10 @@ def _history(table: TableState, key: RowKey, spec: TableSpec) -> list[float | No
     return [None if value is None else value / NS_PER_PERCENT for value in values]
 
 
-def total_cell(total: int | None, lower_bound: bool) -> str:
+def total_cell(total: int | None, mark: str) -> str:
     """All digits where they fit into the column; a count that was cut would be a wrong one."""
-    exact = figure.count(total, lower_bound)
-    return exact if figure.width(exact) <= TOTAL_COLUMNS else figure.number(total, lower_bound)
+    exact = figure.count(total, mark)
+    return exact if figure.width(exact) <= TOTAL_COLUMNS else figure.number(total, mark)
 
 
 def _worth(row: RowState, value: str, marks: Mapping[RowKey, str]) -> tuple[float, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from netconsole.base import figure
+from netconsole.base.figure import ABOUT, AT_LEAST
 from netconsole.findings.drop_places import CountedRow, DropPlace, of_state, with_incidents
 from netconsole.findings.match import Level
 from netconsole.findings.senders import Senders
@@ -84,8 +85,8 @@ def _cells(scene: Scene, senders: Senders, place: DropPlace) -> dict[str, Cell]:
     tone: Tone = "" if place.per_s else "dim"
     return {
         "level": Cell(place.level, place.level, LEVEL_TONES[place.level]),
-        "rate": Cell(figure.number(place.per_s, place.now_at_least), place.per_s, tone),
-        "total": Cell(total_cell(place.total, place.at_least), place.total),
+        "rate": Cell(figure.number(place.per_s, place.mark_now), place.per_s, tone),
+        "total": Cell(total_cell(place.total, place.mark), place.total),
         "place": Cell(where, where, tone, ends=ends(where)),
         "cause": Cell(place.say, place.say, tone),
         "sender": Cell(sender or figure.UNKNOWN, sender, tone),
@@ -110,9 +111,15 @@ def _history(scene: Scene, place: DropPlace) -> list[float | None]:
 def _title(places: Sequence[DropPlace]) -> str:
     lost = [place for place in places if place.level != "ok"]
     now = sum(place.per_s or 0.0 for place in lost)
-    rate = figure.number(now, any(place.now_at_least for place in lost))
-    total = figure.count(sum(place.total for place in lost), any(place.at_least for place in lost))
+    rate = figure.number(now, _worst(place.mark_now for place in lost))
+    total = figure.count(sum(place.total for place in lost), _worst(place.mark for place in lost))
     return f"Where packets die · {rate} packets/s lost, {total} in total, at {figure.things(len(lost), 'places')}"
+
+
+def _worst(marks: Iterable[str]) -> str:
+    """That of a sum."""
+    found = set(marks)
+    return AT_LEAST if AT_LEAST in found else ABOUT if found - {""} else ""
 
 
 def _note(scene: Scene) -> str:
