@@ -27,12 +27,15 @@ def main(arguments: Optional[List[str]] = None) -> int:
         "--silence-ends", metavar="SECONDS", type=float, help="end when nothing was read for so long: the line broke"
     )
     parser.add_argument("--doctor", action="store_true", help="try everything once, print one JSON document, and end")
+    parser.add_argument(
+        "--progress", action="store_true", help="with --doctor: a line for each probe, before and after"
+    )
     options = parser.parse_args(arguments)
     python = None if options.compiled_elsewhere else find_python(options.worker_python)
     if options.doctor:
         from netconsole_collector.doctor import doctor
 
-        return doctor(sys.stdin, sys.stdout, python, options.keep_compiled, options.silence_ends)
+        return doctor(sys.stdin, sys.stdout, python, options.keep_compiled, options.silence_ends, options.progress)
     from netconsole_collector.collector import Collector
 
     return Collector(0, 1, python, options.keep_compiled, options.silence_ends).run()

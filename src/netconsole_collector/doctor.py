@@ -32,12 +32,30 @@ def doctor(
     python: Optional[str],
     keep_in: Optional[str] = None,
     silence_s: Optional[float] = None,
+    has_progress: bool = False,
 ) -> int:
     """Compiles and attaches each load command of a JSON list, and detaches it again.
 
-    ``silence_s``: the list is one line, and it ends when then nothing comes for so long. Returns 3 when none could run,
-    2 for bad input.
+    ``silence_s``: the list is one line, and it ends when then nothing comes for so long. ``has_progress``: before the
+    document there is a line {"trying": NAME} for each probe, and {"tried": NAME, "state"} after it. Returns 3 when none
+    could run, 2 for bad input.
     """
+
+    telling = threading.Lock()
+
+    def tell(told: Json) -> None:
+        if has_progress and found["privileges"]["ok"] and found["bcc"]["ok"]:  # else each is refused at once
+            with telling:
+                stdout.write(json.dumps(told) + "\n")
+                stdout.flush()
+
+    def tried(command: Json) -> Json:
+        name = command.get("probe", "?")
+        tell({"trying": name})
+        answer = _try(command, python, found, keep_in)
+        tell({"tried": name, "state": answer["state"]})
+        return answer
+
     commands = _commands(stdin, is_line=silence_s is not None)
     if silence_s is not None:
         threading.Thread(target=_end_with, args=(stdin.fileno(), silence_s), daemon=True).start()
@@ -46,7 +64,7 @@ def doctor(
         return EXIT_WRONG_INPUT
     found = capabilities.all_of(python, is_thorough=True)
     with ThreadPoolExecutor(MAX_WORKERS) as pool:
-        answers = pool.map(lambda command: _try(command, python, found, keep_in), commands)
+        answers = pool.map(tried, commands)
         probes = {command.get("probe", "?"): answer for command, answer in zip(commands, answers)}
     document = {"schema": SCHEMA, "version": VERSION, "host": host(), "capabilities": found, "probes": probes}
     json.dump(document, stdout, indent=1)
@@ -86,7 +104,7 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
         if not found[name]["ok"]:
             return _refused("unsupported", found[name]["why"], [])
     job = {key: command.get(key, "") for key in ("spec", "source")}
-    job.update(cpus=cpus.nr_cpu_ids(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, afresh=True)
+    job.update(cpus=cpus.nr_cpu_ids(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, explains=True)
     answer = _answer(dict(job, compiled=command.get("compiled")), python)
     missing = [{"name": one["name"], "attach": None, "tried": one["tried"]} for one in answer["missing"]]
     if not answer["ok"]:

@@ -108,13 +108,15 @@ def doctor(
     hosts: HostsOption = None,
 ) -> int:
     """Show what works on this host, what does not and why, and what would help."""
+    from netconsole.base.output import print_progress
     from netconsole.probes.catalogue import load_all
     from netconsole.run import doctor as examination
     from netconsole.run import doctor_text
 
     with approach(only_one(hosts, "netconsole doctor")) as way:
         manifests = load_all()
-        report = examination.examine(manifests, enter(way, manifests))
+        there = enter(way, manifests)
+        report = examination.examine(manifests, there, lambda text: print_progress(f"netconsole: {text}"))
     if as_json:
         print_json(report.as_json())
     else:

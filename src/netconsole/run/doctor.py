@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +18,14 @@ import msgspec
 
 import netconsole
 from netconsole.base.errors import UNREADABLE, BadInput
+from netconsole.base.figure import safe
 from netconsole.far.compiling import FarCompiler
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.far.program import Gone, ProgramProcess
 from netconsole.host import identity
 from netconsole.probes.catalogue import Catalogue, load_all
 from netconsole.probes.manifest import Manifest
+from netconsole.telemetry.words import probe_state
 from netconsole_collector.doctor import BY_HELPERS
 from netconsole_collector.types.header_tree import version_code
 
@@ -33,6 +35,8 @@ LIMIT_S = 600.0
 RUNNING = ("attached", "degraded")
 BY_CONSOLE = "read by the console, without BPF"
 """Of a probe that has no program in the kernel."""
+_PROGRESS = b'{"tr'
+"""How a line of progress begins."""
 _MAX_OUTPUT = 4 * 1024 * 1024
 
 
@@ -70,6 +74,14 @@ class _Answer(msgspec.Struct, frozen=True):
     host: dict[str, Any] = {}
 
 
+class _Step(msgspec.Struct, frozen=True):
+    """A line of the collector's progress."""
+
+    trying: str | None = None
+    tried: str | None = None
+    state: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """All results."""
@@ -105,11 +117,40 @@ class Report:
         }
 
 
-def examine(manifests: Catalogue | None = None, host: AnyHost = THIS_HOST) -> Report:
-    """Try everything once. Raises BadInput only when the probes are not installed."""
+class Progress:
+    """Says which probes are being tried, and each result as it comes. Thread-safe."""
+
+    def __init__(self, count: int, say: Callable[[str], None]) -> None:
+        """``count``: how many probes there are in all."""
+        self._count = count
+        self._say = say
+        self._lock = threading.Lock()
+        self._begun: set[str] = set()
+
+    def trying(self, name: str) -> None:
+        """A probe is compiled or loaded. What is only tried again is not told again."""
+        with self._lock:
+            if name not in self._begun:
+                self._begun.add(name)
+                self._say(f"trying {len(self._begun)} of {self._count}: {safe(name, 40)}")
+
+    def tried(self, name: str, state: str) -> None:
+        """The result of a probe: one of the words of the state, as everywhere."""
+        self._say(f"{safe(name, 40)}: {safe(probe_state(state), 40)}")
+
+
+def _in_silence(_text: str) -> None:
+    """Says nothing."""
+
+
+def examine(
+    manifests: Catalogue | None = None, host: AnyHost = THIS_HOST, say: Callable[[str], None] = _in_silence
+) -> Report:
+    """Try everything once. ``say`` hears of the progress. Raises BadInput only when the probes are not installed."""
     manifests = load_all() if manifests is None else manifests
+    progress = Progress(sum(manifest.source == "bpf" for manifest in manifests.values()), say)
     broken = [str(problem) for error in manifests.broken.values() for problem in error.problems]
-    answer, why = _ask_collector(manifests, host)
+    answer, why = _ask_collector(manifests, host, progress)
     own = {
         "console": CapabilityCheck(True, f"Python {sys.version.split()[0]}"),
         "collector": CapabilityCheck(why is None, why),
@@ -142,7 +183,7 @@ def _with_notes(result: ProbeResult, notes: Sequence[str]) -> ProbeResult:
     return msgspec.structs.replace(result, why=why, notes=[*result.notes, *notes])
 
 
-def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | None]:
+def _ask_collector(manifests: Catalogue, host: AnyHost, progress: Progress) -> tuple[_Answer, str | None]:
     """The collector's answer; if there is none, why."""
     commands: dict[str, dict[str, Any]] = {}
     for manifest in manifests.values():
@@ -155,13 +196,14 @@ def _ask_collector(manifests: Catalogue, host: AnyHost) -> tuple[_Answer, str | 
             return _Answer(), str(error)
         commands[manifest.name] = command
     if host.compiler is None:
-        return _try(list(commands.values()), host)
-    typed = _compiled(host.compiler, commands.values())
-    answer, why = _try(typed, host)
+        return _try(list(commands.values()), host, progress)
+    typed = _compiled(host.compiler, commands.values(), progress)
+    answer, why = _try(typed, host, progress)
     # Kernels that refuse BTF-typed programs get others.
     refused = [one["probe"] for one in typed if one.get("has_plain") and _has_failed(answer, one["probe"])]
     if refused:
-        plain, silent = _try(_compiled(host.compiler, (commands[name] for name in refused), is_plain=True), host)
+        others_too = _compiled(host.compiler, (commands[name] for name in refused), progress, is_plain=True)
+        plain, silent = _try(others_too, host, progress)
         unanswered = {} if silent is None else {name: ProbeResult("failed", silent) for name in refused}
         others = {name: _by_helpers(one, answer.probes.get(name)) for name, one in plain.probes.items()}
         answer = msgspec.structs.replace(answer, probes={**answer.probes, **unanswered, **others})
@@ -182,17 +224,21 @@ def _by_helpers(plain: ProbeResult, typed: ProbeResult | None) -> ProbeResult:
 
 
 def _compiled(
-    compiler: FarCompiler, commands: Iterable[dict[str, Any]], is_plain: bool = False
+    compiler: FarCompiler, commands: Iterable[dict[str, Any]], progress: Progress, is_plain: bool = False
 ) -> list[dict[str, Any]]:
+    def compiled(one: dict[str, Any]) -> dict[str, Any]:
+        progress.trying(one["probe"])
+        return compiler.prepare(one["spec"], one["source"], is_plain)
+
     with ThreadPoolExecutor() as pool:
-        compiling = [(one, pool.submit(compiler.prepare, one["spec"], one["source"], is_plain)) for one in commands]
+        compiling = [(one, pool.submit(compiled, one)) for one in commands]
         return [{**command, **programs.result()} for command, programs in compiling]
 
 
-def _try(commands: Sequence[dict[str, Any]], host: AnyHost) -> tuple[_Answer, str | None]:
+def _try(commands: Sequence[dict[str, Any]], host: AnyHost, progress: Progress) -> tuple[_Answer, str | None]:
     """What a collector says of these commands; if it says nothing, why."""
     try:
-        program = ProgramProcess(host.collector("--doctor"), "the collector")
+        program = ProgramProcess(host.collector("--doctor", "--progress"), "the collector")
     except Gone as error:
         return _Answer(), str(error)
     limit = threading.Timer(LIMIT_S, program.close)
@@ -203,13 +249,25 @@ def _try(commands: Sequence[dict[str, Any]], host: AnyHost) -> tuple[_Answer, st
             program.end_input()
         said = b""
         for chunk in program.chunks():
-            said = (said + chunk)[: _MAX_OUTPUT + 1]
+            said = _without_progress((said + chunk)[: _MAX_OUTPUT + 1], progress)
         return msgspec.json.decode(said[:_MAX_OUTPUT], type=_Answer), None
     except (Gone, *UNREADABLE):
         return _Answer(), program.why()
     finally:
         limit.cancel()
         program.close()
+
+
+def _without_progress(said: bytes, progress: Progress) -> bytes:
+    """The output without its leading lines of progress, which are told. The document begins with a brace alone."""
+    while said.startswith(_PROGRESS) and b"\n" in said:
+        line, _, said = said.partition(b"\n")
+        step = msgspec.json.decode(line, type=_Step)
+        if step.tried is not None:
+            progress.tried(step.tried, step.state)
+        elif step.trying is not None:
+            progress.trying(step.trying)
+    return said
 
 
 def _try_source(name: str, host: AnyHost) -> ProbeResult:

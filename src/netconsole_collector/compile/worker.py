@@ -1,6 +1,6 @@
 """The compile worker: loads and attaches one probe, hands all descriptors to the collector, and ends.
 
-A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "afresh", "kprobes"} (docs/design/collector.md). For
+A job is {"spec", "source", "cpus", "ring", "config", "keep_in", "explains", "kprobes"} (docs/design/collector.md). For
 another kernel there are also its "btf" and "release" (in tests its "headers"; "machine" and "page" in bytes, if they
 are not this machine's) with "compile_only", and "plain": no tracepoints typed by BTF. A module then counts as loaded
 when it is among "modules", or its BTF lies beside that of vmlinux. Tests may ask for "by_helpers": all reads of the
@@ -134,8 +134,9 @@ class Worker:
         name = cache.name_of(self.job, self.spec) if folder is not None else None
         if folder is None or name is None:
             return self._compile_and_load()[1]
-        kept = None if self.job.get("afresh") else cache.find(folder, name)
-        if kept is not None:
+        kept = cache.find(folder, name)
+        # Programs do not tell why the kernel has refused cheaper ones. Only a compile finds out.
+        if kept is not None and not (self.job.get("explains") and kept.way == PLAIN):
             try:
                 return self._load(kept)
             except ProbeRefused:

@@ -81,7 +81,7 @@ def test_what_cannot_be_loaded_is_compiled_again(
     assert counted(kept, without_bcc) == CALLS
 
 
-def test_the_doctor_compiles_anew_and_keeps_it(tmp_path: Path, kept: Path, without_bcc: str) -> None:
+def test_the_doctor_takes_what_is_kept_and_keeps_what_it_compiles(tmp_path: Path, kept: Path, without_bcc: str) -> None:
     def doctored(directory: Path, worker_python: str) -> str:
         options = ["--keep-compiled", str(directory), "--worker-python", worker_python]
         done = subprocess.run(
@@ -95,6 +95,10 @@ def test_the_doctor_compiles_anew_and_keeps_it(tmp_path: Path, kept: Path, witho
         return str(json.loads(done.stdout)["probes"]["calls"]["state"])
 
     assert doctored(kept, without_bcc) == "unsupported"
+    [file] = kept.iterdir()
+    before = file.stat().st_ino
+    assert doctored(kept, PYTHON) == "attached"
+    assert file.stat().st_ino == before, "what is compiled again is written to a new file"
     assert doctored(tmp_path / "fresh", PYTHON) == "attached"
     assert counted(tmp_path / "fresh", without_bcc) == CALLS
 

@@ -99,14 +99,19 @@ def test_the_doctor_tries_and_lets_go_again() -> None:
     wrong = "#if NC_CAST || NC_DIRECT\n*(u64 *)key->argument = 1;\n#endif\nnc_count(0);"
     refused = load_command(probe="refused", source=source("calls").replace("nc_count(0);", wrong))
     done = subprocess.run(
-        [PYTHON, "-m", "netconsole_collector", "--doctor"],
+        [PYTHON, "-m", "netconsole_collector", "--doctor", "--progress"],
         input=json.dumps([spec, broken, refused]).encode(),
         capture_output=True,
         timeout=LIMIT_S,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         check=False,
     )
-    document = json.loads(done.stdout)
+    lines = done.stdout.splitlines(keepends=True)
+    steps = [json.loads(line) for line in lines[:6]]
+    assert {step["trying"] for step in steps if "trying" in step} == {"calls", "broken", "refused"}
+    states = {step["tried"]: step["state"] for step in steps if "tried" in step}
+    assert states == {"calls": "attached", "broken": "failed", "refused": "attached"}
+    document = json.loads(b"".join(lines[6:]))
     assert done.returncode == 0
     assert document["schema"] == "netconsole.collector-doctor/1"
     calls = document["probes"]["calls"]

@@ -84,6 +84,22 @@ def test_a_probe_that_is_refused_typed_is_tried_again_by_itself(tmp_path: Path, 
     assert report.probes["softirq_health"].why is None
 
 
+def test_each_step_is_told_as_it_comes(tmp_path: Path, manifests: Catalogue) -> None:
+    host = Host(tmp_path / "answers")
+    host.compiler = None
+    steps = [{"trying": "a"}, {"trying": "b\x1b[2J"}, {"tried": "a", "state": "attached"}, {"tried": "b", "state": "?"}]
+    written = "\n".join(json.dumps(step) for step in steps)
+    program = (
+        "import sys, time; sys.stdin.readline()\nfor one in sys.argv[1]: sys.stdout.write(one); sys.stdout.flush()"
+    )
+    program += "\nprint(); print('{', '\"host\": {}}', sep='\\n')"
+    host.collector = lambda *_: Launch([sys.executable, "-c", program, written])  # type: ignore[method-assign]
+    told: list[str] = []
+    report = doctor.examine(manifests, host, told.append)
+    assert told == ["trying 1 of 2: a", "trying 2 of 2: b\\x1b[2J", "a: ok", "b: ?"]
+    assert report.capabilities["collector"].ok, "what follows the steps is the document"
+
+
 def test_a_second_round_without_an_answer_takes_nothing_from_the_first(tmp_path: Path, manifests: Catalogue) -> None:
     report = doctor.examine(manifests, Host(tmp_path / "answers", TYPED))
     assert report.running == ["softirq_health"]
