@@ -74,7 +74,7 @@ class _Answer(msgspec.Struct, frozen=True):
     host: dict[str, Any] = {}
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _ProgressLine(msgspec.Struct, frozen=True):
     """A line of the collector's progress."""
 
     trying: str | None = None
@@ -117,7 +117,7 @@ class Report:
         }
 
 
-class Progress:
+class DoctorProgress:
     """Says which probes are being tried, and each result as it comes. Thread-safe."""
 
     def __init__(self, count: int, say: Callable[[str], None]) -> None:
@@ -148,7 +148,7 @@ def examine(
 ) -> Report:
     """Try everything once. ``say`` hears of the progress. Raises BadInput only when the probes are not installed."""
     manifests = load_all() if manifests is None else manifests
-    progress = Progress(sum(manifest.source == "bpf" for manifest in manifests.values()), say)
+    progress = DoctorProgress(sum(manifest.source == "bpf" for manifest in manifests.values()), say)
     broken = [str(problem) for error in manifests.broken.values() for problem in error.problems]
     answer, why = _ask_collector(manifests, host, progress)
     own = {
@@ -183,7 +183,7 @@ def _with_notes(result: ProbeResult, notes: Sequence[str]) -> ProbeResult:
     return msgspec.structs.replace(result, why=why, notes=[*result.notes, *notes])
 
 
-def _ask_collector(manifests: Catalogue, host: AnyHost, progress: Progress) -> tuple[_Answer, str | None]:
+def _ask_collector(manifests: Catalogue, host: AnyHost, progress: DoctorProgress) -> tuple[_Answer, str | None]:
     """The collector's answer; if there is none, why."""
     commands: dict[str, dict[str, Any]] = {}
     for manifest in manifests.values():
@@ -224,7 +224,7 @@ def _by_helpers(plain: ProbeResult, typed: ProbeResult | None) -> ProbeResult:
 
 
 def _compiled(
-    compiler: FarCompiler, commands: Iterable[dict[str, Any]], progress: Progress, is_plain: bool = False
+    compiler: FarCompiler, commands: Iterable[dict[str, Any]], progress: DoctorProgress, is_plain: bool = False
 ) -> list[dict[str, Any]]:
     def compiled(one: dict[str, Any]) -> dict[str, Any]:
         progress.trying(one["probe"])
@@ -235,7 +235,7 @@ def _compiled(
         return [{**command, **programs.result()} for command, programs in compiling]
 
 
-def _try(commands: Sequence[dict[str, Any]], host: AnyHost, progress: Progress) -> tuple[_Answer, str | None]:
+def _try(commands: Sequence[dict[str, Any]], host: AnyHost, progress: DoctorProgress) -> tuple[_Answer, str | None]:
     """What a collector says of these commands; if it says nothing, why."""
     try:
         program = ProgramProcess(host.collector("--doctor", "--progress"), "the collector")
@@ -258,11 +258,11 @@ def _try(commands: Sequence[dict[str, Any]], host: AnyHost, progress: Progress) 
         program.close()
 
 
-def _without_progress(said: bytes, progress: Progress) -> bytes:
+def _without_progress(said: bytes, progress: DoctorProgress) -> bytes:
     """The output without its leading lines of progress, which are told. The document begins with a brace alone."""
     while said.startswith(_PROGRESS) and b"\n" in said:
         line, _, said = said.partition(b"\n")
-        step = msgspec.json.decode(line, type=_Step)
+        step = msgspec.json.decode(line, type=_ProgressLine)
         if step.tried is not None:
             progress.tried(step.tried, step.state)
         elif step.trying is not None:
