@@ -244,6 +244,7 @@ def snapshot(
 
     content, found = ticket.render(taken, form, manifests, reference, redactor)
     out.write(content, output)
+    out.print_progress(f"netconsole: {headless.outcome(taken, output, redact)}")
     measured = [name for name, data in taken.probes.items() if data.status in ("attached", "degraded")]
     own = [request.name for request in start.requests if request.source == "bpf"]
     if not (set(own or measured) & set(measured)) and not live.enforcer.lowered:

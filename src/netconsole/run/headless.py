@@ -7,8 +7,12 @@ of the current interval. A second signal ends it at once.
 from __future__ import annotations
 
 import contextlib
+import math
+import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from threading import Event
 from typing import Protocol
 
@@ -37,6 +41,7 @@ SETTLE_LIMIT_S = 60.0
 """How long to wait for probes. The run then goes on without those that are not attached."""
 LAST_INTERVAL_LIMIT_S = 3.0
 """How long to wait for the end of the last interval."""
+_COUNTDOWN_COLUMNS = 40
 _FOR_EVER_S = 10 * 365 * 86400.0
 
 
@@ -79,14 +84,16 @@ def measure(
             count = sum(probe.measuring for probe in state.probes.values())
         probes = figure.things(count, "probes")
         _say(f"measuring with {probes} for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
+        countdown = Countdown(duration_s)
         incidents = Incidents(manifests, profile.budget)  # what was lost before is in no table either
         session.on_news(partial(_observe, session, incidents))
         until_ns = start.mono_ns + round(duration_s * 1e9)
         last_ns = until_ns - round(interval_s * 1e9)
         if duration_s > interval_s:
-            stop.wait(lambda: _has_measured(session, begun, last_ns), duration_s + 10)
+            stop.wait(lambda: countdown.is_on() and _has_measured(session, begun, last_ns), duration_s + 10)
         whole = _read_whole(session)
         is_over = partial(_has_measured, session, begun, until_ns)
+        countdown.end()
         if stop.requested or not stop.wait(lambda: is_over() and _is_set(whole), 2 * interval_s + 10):
             _next_interval(session, stop, interval_s, whole)
         read = facts() if facts is not None else {}
@@ -149,6 +156,45 @@ def _observe(session: Session, incidents: Incidents, _news: News) -> None:
         incidents.update(state, connection)
 
 
+class Countdown:
+    """Shows on a terminal how many seconds are left, in one line that is written over. It shows nothing elsewhere."""
+
+    def __init__(self, duration_s: float) -> None:
+        self._until_s = time.monotonic() + duration_s
+        self._shown: int | None = None
+        self._has_terminal = sys.stderr is not None and sys.stderr.isatty()
+
+    def is_on(self) -> bool:
+        """Shows the time that is left, once a second. Always True, to be asked beside what is waited for."""
+        left_s = max(0, math.ceil(self._until_s - time.monotonic()))
+        if self._has_terminal and left_s != self._shown:
+            self._shown = left_s
+            self._write(f"netconsole: {left_s} s left")
+        return True
+
+    def end(self) -> None:
+        """Leaves an empty line to write on."""
+        if self._shown is not None:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            # Back to the first column: what else is said meanwhile is written over it.
+            print(f"\r{text:{_COUNTDOWN_COLUMNS}}\r", end="", file=sys.stderr, flush=True)
+
+
+def outcome(taken: Snapshot, output: Path | None, is_redacted: bool) -> str:
+    """What a person wants to know at the end: whether something stands out, the worst of it, and the file's name."""
+    file = f"{figure.safe(output)} is written; " if output is not None else ""
+    if not taken.incidents:
+        count = sum(data.status in ("attached", "degraded") for data in taken.probes.values())
+        said = f"nothing stands out in {figure.things(count, 'probes')}" if count else "nothing was measured"
+        return file + said
+    worst = taken.incidents[0]
+    what = "" if is_redacted else f" {figure.safe(worst.what)}{'' if worst.ended is None else ' (ended)'}"
+    return f"{file}{figure.things(len(taken.incidents), 'incidents')}, the worst: {worst.level}{what}"
+
+
 def statistics_every_s(duration_s: float) -> float:
     """How often to sample run times in a run of this length. A short run needs at least one window too."""
     return min(5.0, max(1.0, duration_s / 10))
@@ -173,12 +219,17 @@ def _say_refused(session: Session) -> bool:
     """Say which probes do not run, and why. True when one of the collector runs; where there is none, another."""
     silent: dict[tuple[str, str], list[str]] = {}
     with session.view() as state:
+        count = len(state.probes)
+        has_some = any(probe.measuring for probe in state.probes.values())
+        absent = sum(probe.status == "unsupported" for probe in state.probes.values()) if has_some else 0
         for probe in state.probes.values():
-            if not probe.measuring:
+            if not probe.measuring and not (absent and probe.status == "unsupported"):
                 why = short_reason(probe.why or "no reason known")
                 silent.setdefault((probe.status, why), []).append(probe.name)
         every = [probe.measuring for probe in state.probes.values()]
         own = [probe.measuring for probe in state.probes.values() if probe.source == "collector"]
+    if absent:
+        _say(f"{absent} of {figure.things(count, 'probes')} cannot run here (netconsole doctor says why)")
     for (status, why), names in silent.items():
         _say(f"{', '.join(map(figure.safe, names))}: {status}: {figure.safe(why)}")
     return any(own or every)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
+from netconsole.snapshot.document import IncidentData
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import SourceName
@@ -60,14 +62,51 @@ def test_a_reason_that_several_probes_have_is_said_once(capsys: pytest.CaptureFi
         kernel_drops=("attached", None),
         tun_queues=("unsupported", f"{why}; netconsole cannot measure packets"),
         ovs_drops=("failed", None),
+        ovs_upcalls=("failed", None),
     )
     assert headless._say_refused(session)
     assert capsys.readouterr().err.splitlines() == [
-        "netconsole: vhost_queues, tun_queues: unsupported: this kernel has no kprobes",
-        "netconsole: ovs_drops: failed: no reason known",
+        "netconsole: 2 of 5 probes cannot run here (netconsole doctor says why)",
+        "netconsole: ovs_drops, ovs_upcalls: failed: no reason known",
     ]
     nothing: Any = Session(ovs_drops=("failed", "no types"))
     assert not headless._say_refused(nothing)
+
+
+def test_the_countdown_is_one_line_that_is_written_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    countdown = headless.Countdown(2.5)
+    for step_s in (0.0, 0.4, 0.6, 1.0, 9.0):
+        now_s[0] += step_s
+        assert countdown.is_on()
+    countdown.end()
+    said = capsys.readouterr().err
+    assert "\n" not in said and [one.strip() for one in said.split("\r") if one] == [
+        *(f"netconsole: {left} s left" for left in (3, 2, 1, 0)),
+        "",
+    ]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    silent = headless.Countdown(2.5)
+    assert silent.is_on()
+    silent.end()
+    assert capsys.readouterr().err == ""
+
+
+def test_the_end_names_the_worst_and_the_file() -> None:
+    probes = {"a": SimpleNamespace(status="attached"), "b": SimpleNamespace(status="unsupported")}
+    taken: Any = SimpleNamespace(incidents=None, probes=probes)
+    assert headless.outcome(taken, None, False) == "nothing stands out in 1 probe"
+    taken.probes.pop("a")
+    assert headless.outcome(taken, None, False) == "nothing was measured", "which is not that nothing stands out"
+    what = "lo: 5 UDP packets/s go to a port where nobody listens\x1b[2J"
+    taken.incidents = [IncidentData(level="!!", cause="c", what=what, ended="2026-01-01T00:00:09Z")] * 2
+    told = headless.outcome(taken, Path("t.md"), False)
+    assert told == f"t.md is written; 2 incidents, the worst: !! {what[:-4]}\\x1b[2J (ended)"
+    assert headless.outcome(taken, Path("t.md"), True) == "t.md is written; 2 incidents, the worst: !!"
 
 
 def test_a_name_from_afar_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
