@@ -20,7 +20,8 @@ from netconsole.sources.facts import vms
 from netconsole.sources.facts.nics import links_of
 from netconsole.sources.facts.reading import Facts
 from netconsole.sources.netlink import attributes
-from netconsole.sources.ovs.unixctl import Unixctl, UnixctlError, directories, vswitchd_pid
+from netconsole.sources.ovs.unixctl import Unixctl, UnixctlError, directories, running_vswitchd
+from netconsole.sources.ovs.vswitchd import members_in
 
 MAX_WIRES = 4
 """What a set of devices can hold (probes/common/devices.h)."""
@@ -33,8 +34,6 @@ _NDA_DST, _NDA_LLADDR = 1, 2
 _OVS = "openvswitch"
 _FDB_ROW = re.compile(r"^\s*(\S+)\s+\d+\s+([0-9a-f]{2}(?::[0-9a-f]{2}){5})\s", re.MULTILINE)
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
-_BRIDGE_ROW = re.compile(r"^ {2}(\S[^:]*):\s*$")
-_PORT_ROW = re.compile(r"^ {4}(\S+) (\d+)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,41 +261,27 @@ def _neighbours(bodies: Iterable[memoryview]) -> Iterable[tuple[str, str, int]]:
 
 def _ovs_forwarding(target: Target) -> dict[str, tuple[str, str]]:
     """From `ovs-appctl fdb/show`; its ports are numbers, which `dpif/show` names. Empty without ovs-vswitchd."""
-    for directory in directories():
-        pid = vswitchd_pid(directory, target)
-        if pid is None:
-            continue
-        try:
-            unixctl = Unixctl(f"{directory}/ovs-vswitchd.{pid}.ctl", target)
-        except UnixctlError:
-            return {}
-        try:
-            found: dict[str, tuple[str, str]] = {}
-            for bridge, ports in ports_in(unixctl.ask("dpif/show")).items():
-                for port, mac in _FDB_ROW.findall(unixctl.ask("fdb/show", bridge)):
-                    if port in ports:
-                        found[mac] = (ports[port], f"Open vSwitch's forwarding table of {bridge}")
-            return found
-        except UnixctlError:
-            return {}
-        finally:
-            unixctl.close()
-    return {}
-
-
-def ports_in(text: str) -> dict[str, dict[str, str]]:
-    """From `dpif/show`: by bridge, the name of each port by its OpenFlow number."""
-    found: dict[str, dict[str, str]] = {}
-    ports: dict[str, str] = {}
-    for line in text.splitlines():
-        bridge = _BRIDGE_ROW.match(line)
-        if bridge:
-            ports = found.setdefault(bridge[1], {})
-            continue
-        port = _PORT_ROW.match(line)
-        if port:
-            ports[port[2]] = port[1]
-    return found
+    running = running_vswitchd(directories(target), target)
+    if running is None:
+        return {}
+    try:
+        unixctl = Unixctl(running.control, target)
+    except UnixctlError:
+        return {}
+    try:
+        bridges: dict[str, dict[str, str]] = {}
+        for one in members_in(unixctl.ask("dpif/show")):
+            bridges.setdefault(one.bridge, {})[one.number] = one.port
+        found: dict[str, tuple[str, str]] = {}
+        for bridge, ports in bridges.items():
+            for port, mac in _FDB_ROW.findall(unixctl.ask("fdb/show", bridge)):
+                if port in ports:
+                    found[mac] = (ports[port], f"Open vSwitch's forwarding table of {bridge}")
+        return found
+    except UnixctlError:
+        return {}
+    finally:
+        unixctl.close()
 
 
 def _address(text: str) -> str | None:

@@ -10,6 +10,7 @@ LEDGER_COUNTS = {
     "parse_failed": "packets whose headers could not be read: counted as unparsed",
     "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
     "unlisted": "not put into rows, to keep the budget: the counter is exact, the rows are a lower bound",
+    "set_back": "counters that somebody set back: what they had counted since the reading before is missing",
     "unseen_ms": "ms in which it was not attached, to keep the budget: totals are a lower bound, rates of the rest",
 }
 """Entries that make exact counts a lower bound, and what each says where a manifest does not (``[losses]``)."""

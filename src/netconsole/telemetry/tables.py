@@ -177,13 +177,14 @@ class TableState(Saved):
                 rows.pop(key).moving = False
 
     def close(self, tick: int) -> None:
-        """End interval ``tick``. Without a frame in it (lost, or its source failed) no rate is known."""
+        """End interval ``tick``. Without a frame in it (lost, its source failed) rates and gauges are unknown."""
         if self.tick == tick:
             return
         self.tick = tick
         for row in self.rows.values():
             for count in row.counts.values():
                 count.delta = count.per_s = None
+            row.gauges = dict.fromkeys(row.gauges)
             row.moving = True
         for series in self._every_series():
             series.put(tick, None)
@@ -247,6 +248,9 @@ class TableState(Saved):
             row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, seen_ns(frame)), variance)
             moved = moved or count.delta != 0
             sums[name] = sums.get(name, 0) + (count.delta or 0)
+        for name in row.counts.keys() - sent.counts.keys():  # nobody knows it now
+            row.counts[name].delta = row.counts[name].per_s = None
+            moved = True
         row.gauges = sent.gauges
         if not moved:
             return

@@ -56,6 +56,7 @@ TROUBLES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "handler gone": ("!!", "ovs-vswitchd is gone: every new flow is lost"),
         "queue full": ("!!", "the handlers of ovs-vswitchd do not keep up: new flows lose packets"),
         "loses upcalls": ("!!", "upcalls do not reach ovs-vswitchd and are lost"),
+        "ended": ("!!", "ovs-vswitchd has ended: every new flow is lost"),
         "no answer": ("!!", "ovs-vswitchd does not answer: it is stopped or busy"),
         "table full": ("!", "the datapath's flow table is at its limit"),
         "slow dumps": ("!", "ovs-vswitchd takes over 1 s to look through its flows"),

@@ -12,12 +12,14 @@ import pytest
 
 from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
 from netconsole.sources.ovs.flows import OvsFlows
-from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table
+from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table, Usage
+from netconsole.telemetry.state import State
 from tests.support.live.network import send_udp
 from tests.support.live.vswitchd import ADDRESSES, BRIDGE, DATAPATH, PORT, PORTS, Vswitchd
 
 SOME, MANY = 20, 100  # fit into the buffer of the socket by which the switch receives
 FRAME_BYTES = 14 + 20 + 8 + 64
+USAGE = Usage(cpu_ns=None, rss_kb=None, pss_kb=None)
 NO_SUCH_KERNEL = Path("/sys/module/openvswitch")
 
 
@@ -123,6 +125,30 @@ def test_a_switch_that_is_stopped_is_named_as_such(switch: Vswitchd, source: Ovs
         assert (row.gauges["silent"], row.gauges["answer_ms"]) == (1, None)
     finally:
         os.kill(switch.pid, signal.SIGCONT)
+
+
+def test_a_switch_that_has_ended_does_not_go_on_answering(tmp_path: Path) -> None:
+    one = Vswitchd(tmp_path)
+    source = OvsFlows(where=[str(tmp_path)])
+    source.open()
+    try:
+        state, make = State(), FrameMaker()
+        for frame in (*source.read(make), make.cost(USAGE)):
+            state.apply(frame)
+        (row,) = state.probes["ovs_flows"].tables["vswitchd"].rows.values()
+        assert row.gauges["answer_ms"] is not None
+        os.kill(one.pid, signal.SIGKILL)
+        one.until(lambda: not Path(f"/proc/{one.pid}/fd").exists())
+        make.tick()
+        for frame in (*source.read(make), make.cost(USAGE)):
+            state.apply(frame)
+        (row,) = state.probes["ovs_flows"].tables["vswitchd"].rows.values()
+        assert (row.gauges["ended"], row.gauges["answer_ms"]) == (1, None)
+        (datapath,) = state.probes["ovs_flows"].tables["datapaths"].rows.values()
+        assert datapath.per_s("hits") is None and datapath.total("hits") is not None
+    finally:
+        source.close()
+        one.close()
 
 
 @pytest.mark.skipif(NO_SUCH_KERNEL.exists(), reason="this kernel has Open vSwitch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -86,8 +87,9 @@ class Vswitchd:
 
     def close(self) -> None:
         for pid in self._pids:
-            os.kill(pid, signal.SIGCONT)
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # a test has ended it
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGTERM)
         self.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in self._pids))
         for namespace in self._namespaces:
             namespace.remove()

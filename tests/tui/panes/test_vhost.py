@@ -92,7 +92,7 @@ def test_a_queue_of_a_machine_that_does_not_run_says_so(
         for vm in range(3)
     ]
     made.scenario.table("vm_states", "machines", rows)
-    session.play(made.scenario.end())
+    session.play(made.scenario)  # in the same interval
     session.play(made.interval({(0, 0)}, stuck={(1, 0): 0, (2, 1): 0}, detached=detached))
     states = {row["vm"]: row["state"] for row in texts(scene_of(session))[:2]}
     assert states == {"vm-002": f"!! stuck: VM {gauge}", "vm-001": f"!! stuck: {'detached' if detached else 'guest'}"}

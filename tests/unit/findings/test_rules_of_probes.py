@@ -408,7 +408,7 @@ def test_a_device_without_a_carrier(gauge: str) -> None:
     said(of_gauge("link_rates", "links", LINK, {gauge: 1}), "!", "uxva", "carrier")
 
 
-@pytest.mark.proves("ovs_flows", "findings.datapaths.no_handler.!!", "findings.vswitchd.silent.!!")
+@pytest.mark.proves("ovs_flows", "findings.datapaths.no_handler.!!", "findings.vswitchd.{silent,ended}.!!")
 @pytest.mark.proves("ovs_flows", "findings.datapaths.{limit_used_pct,dump_ms,masks_per_packet}.!")
 @pytest.mark.parametrize(
     ("gauge", "limit", "beyond", "level", "word"),
@@ -425,6 +425,7 @@ def test_a_datapath_that_is_full_or_slow(gauge: str, limit: float, beyond: float
     process = {"process": "ovs-vswitchd (9)"}
     said(of_gauge("ovs_flows", "vswitchd", process, {"silent": 0}), None)
     said(of_gauge("ovs_flows", "vswitchd", process, {"silent": 1}), "!!", "ovs-vswitchd (9)")
+    said(of_gauge("ovs_flows", "vswitchd", process, {"ended": 1}), "!!", "ovs-vswitchd (9) has ended")
 
 
 # ---- percentiles ----

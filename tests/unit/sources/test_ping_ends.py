@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from netconsole.sources.ping_ends import HostTables, PortLink, _neighbours, _own, find, ports_in, read_tables
+from netconsole.sources.ping_ends import HostTables, PortLink, _neighbours, _own, find, read_tables
 from tests.support.rtnetlink import attribute
 
 VM_MAC, FAR_MAC = "52:54:00:00:00:07", "52:54:00:00:00:99"
@@ -111,15 +111,6 @@ def test_a_loop_of_bridges_ends() -> None:
     )
     assert end.wires == []
     assert end.how[-1] == "vnet3 is in br0, and no physical device was found behind it"
-
-
-def test_ports_of_open_vswitch_have_their_names() -> None:
-    text = "system@ovs-system: hit:1 missed:2\n  br-int:\n    br-int 65534/1: (internal)\n    vnet3 5/3: (system)\n"
-    assert ports_in(text + "  br-ex:\n    eth0 1/2: (system)\n") == {
-        "br-int": {"65534": "br-int", "5": "vnet3"},
-        "br-ex": {"1": "eth0"},
-    }
-    assert ports_in("nonsense\n    vnet3 5/3:\n") == {}
 
 
 def test_the_tables_of_this_machine_can_be_read() -> None:

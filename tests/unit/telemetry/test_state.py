@@ -129,6 +129,28 @@ def test_a_table_that_is_not_sent_is_not_known_until_it_is(stream: Stream) -> No
     assert table.history(LO, "n", 3) == [5.0, None, 2.0]
 
 
+def test_gauges_of_a_source_that_has_stopped_answering_are_unknown(stream: Stream) -> None:
+    row = Row(
+        labels={"process": "ovs-vswitchd/1"}, counts={"puts": Count(delta=1, total=1)}, gauges={"answer_ms": 4.76}
+    )
+    stream.table(row)
+    stream.end()
+    (shown,) = stream.state.probes["p"].tables["t"].rows.values()
+    assert shown.gauges == {"answer_ms": 4.76}
+    stream.end()
+    assert (shown.gauges, shown.total("puts"), shown.per_s("puts")) == ({"answer_ms": None}, 1, None)
+
+
+def test_a_count_that_a_row_lacks_now_is_unknown_and_its_total_stays(stream: Stream) -> None:
+    labels: dict[str, frames.Label] = {"port": "vh0"}
+    stream.table(Row(labels=labels, counts={"rx": Count(delta=3, total=3), "tx": Count(delta=1, total=1)}))
+    stream.end()
+    stream.table(Row(labels=labels, counts={"tx": Count(delta=2, total=3)}))
+    stream.end()
+    (shown,) = stream.state.probes["p"].tables["t"].rows.values()
+    assert (shown.per_s("rx"), shown.total("rx"), shown.per_s("tx")) == (None, 3, 2.0)
+
+
 def test_rates_are_of_the_interval_that_was_measured(stream: Stream) -> None:
     stream.table(row("lo", 5, 5), interval_ns=SECOND // 2)
     stream.end()

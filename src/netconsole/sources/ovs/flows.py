@@ -25,7 +25,7 @@ from netconsole.sources.ovs.vswitchd import (
     UserspaceDatapath,
     Vswitchd,
 )
-from netconsole.telemetry.frames import AnyFrame, Label, Mode, Scalar
+from netconsole.telemetry.frames import AnyFrame, Count, Label, Mode, Scalar
 
 MAX_DATAPATHS = 64
 MAX_PORTS = 4096
@@ -60,22 +60,19 @@ class OvsFlows:
         self._vswitchd = Vswitchd(directories(target) if where is None else where, target)
         self._netlink: OvsNetlink | None = None
         self._no_kernel: OSError | None = None
-        self._untold: set[str] = set()
         self._look_in = 0
         self._kernel_rows = RowMaker((*LOOKUPS, *MASKS), MAX_DATAPATHS)
-        self._userspace_rows = RowMaker(LOOKUPS, MAX_DATAPATHS)
+        self._userspace_rows = RowMaker(LOOKUPS, MAX_DATAPATHS, is_set_back=True)
+        self._set_back = 0
         self._port_rows = RowMaker(PORT_COUNTS, MAX_PORTS)
         self._vswitchd_rows = RowMaker(VSWITCHD_COUNTS, 1)
         self._lookups: dict[str, tuple[int, int]] = {}
         self._ports: list[SourceRow] = []
-        self._uncounted: dict[tuple[Label, Label], tuple[str, ...]] = {}
-        """By datapath and name of a port in user space: the counters that its type lacks."""
         self._port_sockets: dict[str, int] = {}
         self._ports_in = 0
         self._bridges: dict[tuple[str, str], str] = {}
         self._bridges_in = 0
         self._in_user_space: tuple[UserspaceDatapath, ...] = ()
-        self._counters: dict[str, int] = {}
         self._said: tuple[Mode, str] | None = None
         self._known_flows: dict[str, set[str]] = {}
         self._dump_at = 0.0
@@ -90,29 +87,24 @@ class OvsFlows:
         """Datapaths, ports, ovs-vswitchd; in mode details new flows. Raises SourceError when nothing is there."""
         answers, why = self._look()
         if answers:
-            self._in_user_space, self._counters = answers.datapaths, answers.counters
+            self._in_user_space = answers.datapaths
             self._read_bridges()
         try:
             datapaths = self._netlink.datapaths() if self._netlink else []
-            self._read_ports(datapaths, make.interval_ns / 1e9)
+            self._read_ports(datapaths, answers, make.interval_ns / 1e9)
         except OSError as error:
             self._lose_netlink()
             raise SourceError(f"datapaths cannot be read: {error.strerror or error}") from None
         frames = self._status(make, why)
         revalidation = answers.revalidation if answers else {}
-        self._untold = {name for one in datapaths for name in MASKS if getattr(one, name) is None}
         rows, full, omitted = self._kernel_rows.rows(self._kernel(datapaths, revalidation))
-        for row in rows:
-            for name in self._untold:
-                del row.counts[name]
-        more, _, _ = self._userspace_rows.rows(self._userspace(revalidation))
+        more, _, _ = self._userspace_rows.rows(self._userspace(answers))
         frames.append(make.table(self.name, "datapaths", [*rows, *more], full, omitted))
-        rows, full, omitted = self._port_rows.rows(self._ports)
-        for row in rows:
-            for name in self._uncounted.get((row.labels["datapath"], row.labels["port"]), ()):
-                del row.counts[name]
-        frames.append(make.table(self.name, "ports", rows, full, omitted))
-        if self._vswitchd.pid is not None:
+        frames.append(make.table(self.name, "ports", *self._port_rows.rows(self._ports)))
+        if set_back := self._userspace_rows.set_back:
+            frames.append(make.ledger(self.name, {"set_back": Count(set_back - self._set_back, set_back)}))
+            self._set_back = set_back
+        if self._vswitchd.pid is not None or self._vswitchd.ended is not None:
             frames.append(make.table(self.name, "vswitchd", *self._vswitchd_rows.rows([self._process(answers)])))
         if self.mode == "details" and answers:
             frames.extend(self._new_flows(make, datapaths, answers))
@@ -137,7 +129,7 @@ class OvsFlows:
         try:
             return self._vswitchd.read(), ""
         except UnixctlError as error:
-            if self._netlink is None and self._vswitchd.pid is None:
+            if self._netlink is None and self._vswitchd.pid is None and self._vswitchd.ended is None:
                 kernel = self._no_kernel
                 why = (
                     "no Open vSwitch here:"
@@ -180,13 +172,18 @@ class OvsFlows:
                 "handlers": sockets,
                 "no_handler": None if sockets is None else int(sockets == 0),
             }
-            counts = (one.hits, one.misses, one.lost, one.mask_hits or 0, one.cache_hits or 0)
+            counts = (one.hits, one.misses, one.lost, one.mask_hits, one.cache_hits)
             yield {"datapath": one.name, "kind": KERNEL}, counts, gauges
 
-    def _userspace(self, revalidation: dict[str, Revalidation]) -> Iterator[SourceRow]:
+    def _userspace(self, answers: Answers | None) -> Iterator[SourceRow]:
+        """As they were last: what ovs-vswitchd does not say now is not known."""
         for one in self._in_user_space:
-            gauges = _table_gauges(one.flows, revalidation.get(f"netdev@{one.name}"))
-            yield {"datapath": one.name, "kind": USERSPACE}, (one.hits, one.misses, one.lost), gauges
+            labels: dict[str, Label] = {"datapath": one.name, "kind": USERSPACE}
+            if answers is None:
+                yield labels, (None,) * len(LOOKUPS), _table_gauges(None, None)
+                continue
+            gauges = _table_gauges(one.flows, answers.revalidation.get(f"netdev@{one.name}"))
+            yield labels, (one.hits, one.misses, one.lost), gauges
 
     def _masks_per_packet(self, one: KernelDatapath) -> float | None:
         """Masks tried per packet, average of the interval (net/openvswitch/flow_table.c)."""
@@ -199,31 +196,28 @@ class OvsFlows:
             return None
         return round((one.mask_hits - last[1]) / (packets - last[0]), 2)
 
-    def _read_ports(self, datapaths: Sequence[KernelDatapath], interval_s: float) -> None:
+    def _read_ports(self, datapaths: Sequence[KernelDatapath], answers: Answers | None, interval_s: float) -> None:
         self._ports_in -= 1
         if self._ports_in > 0:
             return
         began = self._target.cpu_s()
         self._ports = []
         self._port_sockets = {}
-        self._uncounted = {}
         for datapath in datapaths:
             ports = self._netlink.ports(datapath) if self._netlink else []
             self._port_sockets[datapath.name] = max((port.sockets for port in ports), default=0)
             self._ports += [self._port(datapath.name, port.name, port.type, port.counts) for port in ports]
         took = self._target.cpu_s() - began
         for one in self._in_user_space:
-            for port in one.ports:
-                self._ports.append(
-                    self._port(one.name, port.name, port.type, tuple(count or 0 for count in port.counts))
-                )
-                left_out = tuple(name for name, count in zip(PORT_COUNTS, port.counts, strict=True) if count is None)
-                if left_out:
-                    self._uncounted[one.name, port.name] = left_out
+            unknown = (None,) * len(PORT_COUNTS)
+            self._ports += [
+                self._port(one.name, port.name, port.type, unknown if answers is None else port.counts)
+                for port in one.ports
+            ]
         self.ports_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
         self._ports_in = self.ports_every
 
-    def _port(self, datapath: str, name: str, type: str, counts: tuple[int, ...]) -> SourceRow:
+    def _port(self, datapath: str, name: str, type: str, counts: tuple[int | None, ...]) -> SourceRow:
         bridge = self._bridges.get((datapath, name))
         labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type, "bridge": bridge}
         return labels, counts, {}
@@ -238,15 +232,21 @@ class OvsFlows:
             return  # the next reading says so
 
     def _process(self, answers: Answers | None) -> SourceRow:
-        threads = self._vswitchd.threads()
+        one = self._vswitchd
+        threads = one.threads()
         gauges: dict[str, int | float | None] = {
             "handlers": threads.get("handler", 0),
             "revalidators": threads.get("revalidator", 0),
             "answer_ms": round(answers.answer_ms, 2) if answers else None,
-            "silent": int(answers is None),
+            "silent": None if one.is_silent is None else int(one.is_silent),
+            "ended": int(one.pid is None),
+            "answered_ago_s": None if one.silent_s is None else round(one.silent_s),
         }
-        counts = tuple(self._counters.get(name, 0) for name in (FLOW_PUTS, FLOW_DELETES, EXECUTED))
-        return {"process": f"ovs-vswitchd/{self._vswitchd.pid}"}, counts, gauges
+        if one.pid is None:
+            gauges |= {"handlers": None, "revalidators": None}
+        counters = answers.counters if answers else {}
+        counts = tuple(counters.get(name) for name in (FLOW_PUTS, FLOW_DELETES, EXECUTED))
+        return {"process": f"ovs-vswitchd/{one.pid or one.ended}"}, counts, gauges
 
     # ---- flows as text ----
 
@@ -270,12 +270,12 @@ class OvsFlows:
                 yield make.event(self.name, "flow", _fields(full_name.partition("@")[2], flow))
 
 
-def _table_gauges(flows: int, revalidation: Revalidation | None) -> dict[str, int | float | None]:
+def _table_gauges(flows: int | None, revalidation: Revalidation | None) -> dict[str, int | float | None]:
     limit = revalidation.flow_limit if revalidation else None
     return {
         "flows": flows,
         "flow_limit": limit,
-        "limit_used_pct": round(100 * flows / limit, 1) if limit else None,
+        "limit_used_pct": round(100 * flows / limit, 1) if limit and flows is not None else None,
         "dump_ms": revalidation.dump_ms if revalidation else None,
     }
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole_collector.primitives.exchange import MAX_REPLY_BYTES
 
 DIRECTORIES = ("/run/openvswitch", "/var/run/openvswitch", "/usr/local/var/run/openvswitch")
+NAMES = ("ovs-vswitchd", "ovs-vswitchd-dpdk")
+"""Of the program, as it was called: pidfile and socket have it. The second is Debian's build with DPDK."""
+_COMM_CHARACTERS = 15
 DIRECTORY_VARIABLE = "OVS_RUNDIR"
 """Where Open vSwitch's own tools look first."""
 TIMEOUT_S = 0.25
@@ -72,11 +77,22 @@ def directories(target: Target = HERE) -> list[str]:
     return [named] if named else list(DIRECTORIES)
 
 
-def vswitchd_pid(directory: str, target: Target = HERE) -> int | None:
-    """The process that this directory's pidfile names, when it runs."""
-    try:
-        pid = int(target.read(f"{directory}/ovs-vswitchd.pid", 64).decode("ascii"))
-        comm = target.read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
-    except (OSError, ValueError):
-        return None
-    return pid if comm == "ovs-vswitchd" else None
+class RunningVswitchd(NamedTuple):
+    """A process of Open vSwitch, and its control socket."""
+
+    pid: int
+    control: str
+
+
+def running_vswitchd(directories: Sequence[str], target: Target = HERE) -> RunningVswitchd | None:
+    """The first that runs of those that the pidfiles of these directories name."""
+    for directory in directories:
+        for name in NAMES:
+            try:
+                pid = int(target.read(f"{directory}/{name}.pid", 64).decode("ascii"))
+                comm = target.read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
+            except (OSError, ValueError):
+                continue
+            if comm == name[:_COMM_CHARACTERS]:
+                return RunningVswitchd(pid, f"{directory}/{name}.{pid}.ctl")
+    return None

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
-from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, vswitchd_pid
+from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, running_vswitchd
 
 ASK_AGAIN_S = 5.0
-"""How long not to ask again when it did not answer, because it is busy."""
+"""How long not to ask again when it does not answer, because it is busy."""
+SILENT_AFTER_S = 2.0
+"""One answer may be late because a CPU is busy, ours or its. After so long, and twice asked, it does not answer."""
 USERSPACE = "netdev"
 MAX_FLOWS_DUMPED = 5000
 """With more flows than this no dump is made, because a dump blocks the main thread of ovs-vswitchd."""
@@ -21,21 +23,26 @@ FLOW_PUTS, FLOW_DELETES, EXECUTED = "dpif_flow_put", "dpif_flow_del", "dpif_exec
 """Coverage counters (OVS lib/dpif.c). Every thread updates them about once per second."""
 _COUNTERS = (FLOW_PUTS, FLOW_DELETES, EXECUTED)
 
-_REVALIDATION = re.compile(r"^(\S+)@(\S+):\n\s+flows\s*:.*?\(limit (\d+)\).*?dump duration : (\d+)ms", re.M | re.S)
+_REVALIDATION = re.compile(
+    r"^([^@\s]+)@([^\n]+):\n\s+flows\s*:.*?\(limit (\d+)\).*?dump duration : (\d+)ms", re.M | re.S
+)
 _LOOKUPS = re.compile(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)\s+flows: (\d+)")
-_PORT = re.compile(
-    r"^  port (\d+): (.+?)(?: \((\w+).*?\))?\n"
-    r"    RX packets:(\d+|\?) errors:(\d+|\?) dropped:(\d+|\?).*\n"
+_NO_COUNTS = re.compile(r"^, could not retrieve stats \([^)\n]*\)", re.M)
+"""What it says of a port in place of its counters, without the end of the line: the next port stands behind it."""
+_PORT = re.compile(r"^  port \d+: (.+?)(?: \(([\w-]+)(?:: .*)?\))?$", re.M)
+"""Only a port of a special type may have a space in its name; of a plain one the kernel allows none."""
+_COUNTS = re.compile(
+    r"\s+RX packets:(\d+|\?) errors:(\d+|\?) dropped:(\d+|\?).*\n"
     r"    TX packets:(\d+|\?) errors:(\d+|\?) dropped:(\d+|\?).*\n"
     r"(?:    collisions:.*\n)?"
-    r"    RX bytes:(\d+|\?).*?TX bytes:(\d+|\?)",
-    re.M,
+    r"    RX bytes:(\d+|\?).*?TX bytes:(\d+|\?)"
 )
 """A counter that the type of port lacks is shown as a question mark (OVS lib/dpctl.c, print_stat)."""
 _FLOW = re.compile(r"^(?P<match>.*), packets:(?P<packets>\d+), bytes:(?P<bytes>\d+), .*?actions:(?P<actions>.*)$")
-_DATAPATH = re.compile(r"^\S+?@(\S+): ")
-_BRIDGE = re.compile(r"^  (\S+):$")
-_MEMBER = re.compile(r"^    (\S+) (?:\d+|none)/(?:\d+|none): \(")
+_DATAPATH = re.compile(r"^[^@\s]+@(.+): hit:\d+ missed:\d+")
+_BRIDGE = re.compile(r"^  (\S.*):$")
+_MEMBER = re.compile(r"^    (\S.*?) (\d+|none)/(?:\d+|none): \(")
+"""A name may hold spaces, colons and brackets."""
 _PLAIN = "netdev"
 """A port of no special type, which dpctl does not name."""
 _NOISE = re.compile(
@@ -103,23 +110,45 @@ class Vswitchd:
         self._directories = directories
         self._target = target
         self._unixctl: Unixctl | None = None
-        self._silent_until = 0.0
+        self._asked_again_at = 0.0
         self._why = ""
+        self._unanswered = 0
+        self._answered_at: float | None = None
         self.pid: int | None = None
         """The process; None when none runs."""
+        self.is_silent: bool | None = None
+        """Whether it does not answer; None: not known yet."""
+        self.ended: int | None = None
+        """The process that ran before, where none runs now."""
 
     def read(self) -> Answers:
         """Ask for everything. Raises UnixctlError when it does not run, or does not answer (see ASK_AGAIN_S)."""
         self._find()
-        if time.monotonic() < self._silent_until:
+        if time.monotonic() < self._asked_again_at:
             raise UnixctlError(self._why)
         try:
-            return self._answers()
+            answers = self._answers()
         except UnixctlError as error:
             self.close()
-            self._why = f"{error}{self._stopped()}"
-            self._silent_until = time.monotonic() + ASK_AGAIN_S
+            self._not_answered(str(error))
             raise UnixctlError(self._why) from None
+        self.is_silent, self._unanswered, self._answered_at = False, 0, time.monotonic()
+        return answers
+
+    @property
+    def silent_s(self) -> float | None:
+        """The age of its last answer; None while it answers, and where it never did."""
+        return None if self.is_silent is False or self._answered_at is None else time.monotonic() - self._answered_at
+
+    def _not_answered(self, error: str) -> None:
+        self._unanswered += 1
+        stopped = self._stopped()
+        self._why = f"{error}{stopped}"
+        since_s = self.silent_s
+        is_long = self._unanswered > 1 and (since_s is None or since_s >= SILENT_AFTER_S)
+        self.is_silent = True if stopped or is_long else None
+        if self.is_silent:
+            self._asked_again_at = time.monotonic() + ASK_AGAIN_S
 
     def flows(self, datapath: str) -> list[Flow]:
         """All flows of a datapath (``system@ovs-system``) as text. Raises UnixctlError.
@@ -162,17 +191,18 @@ class Vswitchd:
             self._unixctl = None
 
     def _find(self) -> None:
-        running = ((directory, vswitchd_pid(directory, self._target)) for directory in self._directories)
-        self._directory, pid = next(((where, pid) for where, pid in running if pid is not None), ("", None))
+        found = running_vswitchd(self._directories, self._target)
+        self._control, pid = (found.control, found.pid) if found else ("", None)
         if pid != self.pid:
             self.close()
-            self.pid, self._silent_until = pid, 0.0
+            self.ended = self.pid if pid is None else None
+            self.pid, self._asked_again_at, self._unanswered, self.is_silent = pid, 0.0, 0, None
         if pid is None:
-            raise UnixctlError("no ovs-vswitchd runs here")
+            raise UnixctlError("ovs-vswitchd has ended" if self.ended else "no ovs-vswitchd runs here")
 
     def _connected(self) -> Unixctl:
         if self._unixctl is None:
-            self._unixctl = Unixctl(f"{self._directory}/ovs-vswitchd.{self.pid}.ctl", self._target)
+            self._unixctl = Unixctl(self._control, self._target)
         return self._unixctl
 
     def _answers(self) -> Answers:
@@ -211,9 +241,18 @@ def revalidation_in(text: str) -> dict[str, Revalidation]:
     }
 
 
-def bridges_in(text: str) -> dict[tuple[str, str], str]:
-    """``dpif/show``: datapath and port → bridge. Includes ports that only OpenFlow has (patches, tunnels)."""
-    found = {}
+@dataclass(frozen=True, slots=True)
+class BridgePort:
+    """A port of a bridge, by its number in OpenFlow."""
+
+    datapath: str
+    bridge: str
+    port: str
+    number: str
+
+
+def members_in(text: str) -> Iterator[BridgePort]:
+    """``dpif/show``. Includes ports that only OpenFlow has (patches, tunnels)."""
     datapath, bridge = "", None
     for line in text.splitlines():
         if whole := _DATAPATH.match(line):
@@ -221,8 +260,12 @@ def bridges_in(text: str) -> dict[tuple[str, str], str]:
         elif heading := _BRIDGE.match(line):
             bridge = heading[1]
         elif bridge is not None and (member := _MEMBER.match(line)):
-            found[datapath, member[1]] = bridge
-    return found
+            yield BridgePort(datapath, bridge, member[1], member[2])
+
+
+def bridges_in(text: str) -> dict[tuple[str, str], str]:
+    """``dpif/show``: datapath and port → bridge."""
+    return {(one.datapath, one.port): one.bridge for one in members_in(text)}
 
 
 def userspace_in(name: str, text: str) -> UserspaceDatapath:
@@ -231,11 +274,13 @@ def userspace_in(name: str, text: str) -> UserspaceDatapath:
     if lookups is None:
         raise UnixctlError("dpctl/show: this version of netconsole cannot read the answer")
     ports = []
-    for _, port, kind, *figures in _PORT.findall(text):
-        counted = (None if figure == "?" else int(figure) for figure in figures)
+    text = _NO_COUNTS.sub("\n", text)
+    for heading in _PORT.finditer(text):
+        found = _COUNTS.match(text, heading.end())
+        counted = (None if figure == "?" else int(figure) for figure in found.groups()) if found else [None] * 8
         rx, rx_errors, rx_drops, tx, tx_errors, tx_drops, rx_bytes, tx_bytes = counted
         counts = (rx, tx, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_drops, tx_drops)
-        ports.append(UserspacePort(port, kind or _PLAIN, counts))
+        ports.append(UserspacePort(heading[1], heading[2] or _PLAIN, counts))
     hits, misses, lost, flows = map(int, lookups.groups())
     return UserspaceDatapath(name, hits, misses, lost, flows, tuple(ports))
 

@@ -12,7 +12,7 @@ import pytest
 from netconsole.host.target import Moment, Target
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.ovs import flows
-from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table
+from netconsole.telemetry.frames import AnyFrame, Cost, Event, Row, Status, Table
 
 DIRECTORY, PID = "/run/ours", 4711
 CONTROL = f"{DIRECTORY}/ovs-vswitchd.{PID}.ctl"
@@ -266,7 +266,7 @@ def test_ports_of_both_kinds_of_datapaths(source: flows.OvsFlows, host: SwitchHo
 
 @pytest.mark.proves(
     "ovs_flows",
-    "tables.vswitchd.{process,flow_puts,flow_deletes,executed,handlers,revalidators,answer_ms,silent}",
+    "tables.vswitchd.{process,flow_puts,flow_deletes,executed,handlers,revalidators,answer_ms,silent,ended}",
 )
 def test_the_process_and_its_threads(source: flows.OvsFlows, host: SwitchHost) -> None:
     read(source, host)
@@ -277,7 +277,8 @@ def test_the_process_and_its_threads(source: flows.OvsFlows, host: SwitchHost) -
     assert {name: (count.delta, count.total) for name, count in row.counts.items()} == {
         name: (count, count) for name, count in counts.items()
     }
-    assert row.gauges == {"handlers": 3, "revalidators": 2, "answer_ms": 3.17, "silent": 0}
+    of_threads = {"handlers": 3, "revalidators": 2}
+    assert row.gauges == {**of_threads, "answer_ms": 3.17, "silent": 0, "ended": 0, "answered_ago_s": None}
 
 
 @pytest.mark.proves("ovs_flows", "tables.vswitchd.{silent,answer_ms}", "tables.datapaths.{flow_limit,dump_ms}")
@@ -295,6 +296,66 @@ def test_a_process_that_does_not_answer(source: flows.OvsFlows, host: SwitchHost
     (status,) = [frame for frame in frames if isinstance(frame, Status)]
     assert status.state == "degraded" and "no answer to upcall/show within 0.25 s" in (status.why or "")
     assert "stopped (SIGSTOP)" in (status.why or "")
+
+
+def ledger(frames: list[AnyFrame]) -> dict[str, tuple[int, int]]:
+    (cost,) = [frame for frame in frames if isinstance(frame, Cost)]
+    return {name: (count.delta, count.total) for name, count in cost.ledger.items()}
+
+
+@pytest.mark.proves("ovs_flows", "tables.datapaths.{hits,misses,lost}")
+def test_counters_that_somebody_clears_are_a_lower_bound(source: flows.OvsFlows, host: SwitchHost) -> None:
+    """pmd-stats-clear sets back all three at once, one of which may be above its last value again."""
+    read(source, host)
+    host.netdev = of_netdev(1499, 31, 4, 70)
+    assert not [frame for frame in read(source, host) if isinstance(frame, Cost)]
+    host.netdev = of_netdev(2000, 1, 0, 70)
+    frames = read(source, host)
+    (in_user_space,) = rows(frames, "datapaths")
+    assert {name: count.delta for name, count in in_user_space.counts.items()} == {"hits": 2000, "misses": 1, "lost": 0}
+    assert ledger(frames) == {"set_back": (1, 1)}
+    assert ledger(read(source, host)) == {"set_back": (0, 1)}, "the rates of an interval without a clear are exact"
+
+
+@pytest.mark.proves("ovs_flows", "tables.vswitchd.{silent,answered_ago_s}")
+def test_one_late_answer_is_not_a_process_that_is_silent(
+    source: flows.OvsFlows, host: SwitchHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("netconsole.sources.ovs.vswitchd.time.monotonic", lambda: now_s)
+    host.files[f"/proc/{PID}/stat"] = f"{PID} (ovs-vswitchd) R 1 1"
+    read(source, host)
+    host.is_silent = True
+    states = []
+    for _ in range(4):
+        now_s += 1.0
+        (row,) = rows(read(source, host), "vswitchd")
+        states.append((row.gauges["silent"], row.gauges["answer_ms"], row.gauges["answered_ago_s"]))
+    assert states == [(None, None, 1), (1, None, 2), (1, None, 3), (1, None, 4)]
+    host.is_silent = False
+    now_s += 5.0
+    (row,) = rows(read(source, host), "vswitchd")
+    assert (row.gauges["silent"], row.gauges["answered_ago_s"]) == (0, None)
+
+
+@pytest.mark.parametrize("has_kernel", [True, False])
+def test_of_a_process_that_has_ended_nothing_is_known_but_that(
+    source: flows.OvsFlows, host: SwitchHost, has_kernel: bool
+) -> None:
+    if not has_kernel:
+        host.messages[16] = []
+    read(source, host)
+    del host.files[f"/proc/{PID}/comm"]
+    frames = read(source, host)
+    (row,) = rows(frames, "vswitchd")
+    assert row.labels == {"process": "ovs-vswitchd/4711"} and not row.counts
+    gauges = {name: value for name, value in row.gauges.items() if name not in ("ended", "answered_ago_s")}
+    assert row.gauges["ended"] == 1 and set(gauges.values()) == {None}
+    for table in ("datapaths", "ports"):
+        of_it = [one for one in rows(frames, table) if one.labels["datapath"] == NETDEV]
+        assert of_it and not any(one.counts for one in of_it) and not any(of_it[0].gauges.values()), table
+    (status,) = [frame for frame in frames if isinstance(frame, Status)]
+    assert (status.state, (status.why or "").endswith("ovs-vswitchd has ended")) == ("degraded", True)
 
 
 def events(frames: list[AnyFrame]) -> list[Event]:

@@ -21,7 +21,7 @@ PORTS = (
 class Switch:
     """An ovs-vswitchd with a datapath in user space."""
 
-    pid = None
+    pid = ended = None
 
     def __init__(self, directories: Sequence[str], target: Target) -> None:
         del directories, target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import threading
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from netconsole.host.here import Here
 from netconsole.sources.ovs.netlink import _datapath, _port
-from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories
-from netconsole.sources.ovs.vswitchd import bridges_in, flows_in, revalidation_in, userspace_in
+from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories, running_vswitchd
+from netconsole.sources.ovs.vswitchd import bridges_in, flows_in, members_in, revalidation_in, userspace_in
 
+ANSWERS = Path(__file__).parents[3] / "support/data/ovs-pmd"
+"""Of ovs-vswitchd 3.1, 3.5 and 4.0 with a datapath in user space, as ovs-appctl printed them."""
 UPCALL_SHOW = """netdev@ovs-netdev:
   flows         : (current 0) (avg 0) (max 0) (limit 10000)
   dump duration : 1ms
@@ -152,7 +156,79 @@ netdev@ovs-netdev: hit:0 missed:0
         **{("ovs-system", port): bridge for port, bridge in of_kernel.items()},
         ("ovs-netdev", "dpdk0"): "br-dpdk",
     }
-    assert bridges_in("nothing of the kind") == {}
+    assert bridges_in("nothing of the kind\n    vnet3 5/3:\n") == {}
+    assert [one.number for one in members_in(text)] == ["65534", "2", "3", "2", "1"]
+
+
+def test_names_may_hold_spaces_colons_and_brackets() -> None:
+    text = """netdev@my dp: hit:5 missed:1
+  br 1:
+    br 1 65534/1: (tap)
+    gre:to (b) 2/none: (gre: remote_ip=192.0.2.1)
+  a: b:
+    n0 7/2: (dpdk: mtu=1500)
+"""
+    of_first = {("my dp", "br 1"): "br 1", ("my dp", "gre:to (b)"): "br 1"}
+    assert bridges_in(text) == {**of_first, ("my dp", "n0"): "a: b"}
+    assert list(revalidation_in(UPCALL_SHOW.replace("ovs-netdev", "my dp: x"))) == [
+        "netdev@my dp: x",
+        "system@ovs-system",
+    ]
+    shown = DPCTL_SHOW.replace("vx1 (vxlan", "my (old) tunnel (vxlan").replace("veth-a", "ve(th)")
+    assert [(port.name, port.type) for port in userspace_in("x", shown).ports][1:3] == [
+        ("ve(th)", "netdev"),
+        ("my (old) tunnel", "vxlan"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ANSWERS.glob("*/*.dpctl-show-s.txt")), ids=lambda one: f"{one.parent.name}-{one.name}"
+)
+def test_no_port_of_a_real_answer_is_left_out(path: Path) -> None:
+    """Where ovs-vswitchd cannot count a port, its complaint has no line end: the next port is glued to it."""
+    text = path.read_text()
+    found = userspace_in("ovs-netdev", text)
+    expected = re.findall(r"port \d+: (\S+) \((\w+)|port \d+: (\S+)$", text, re.M)
+    assert [(port.name, port.type) for port in found.ports] == [
+        (name or plain, kind or "netdev") for name, kind, plain in expected
+    ]
+    uncounted = [port.name for port in found.ports if set(port.counts) == {None}]
+    assert len(uncounted) == text.count("could not retrieve stats")
+    received = [int(one) for one in re.findall(r"RX packets:(\d+)", text)]
+    assert [port.counts[0] for port in found.ports if port.counts[0] is not None] == received
+    assert f"hit:{found.hits} missed:{found.misses} lost:{found.lost}" in text
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ANSWERS.glob("*/*.dpif-show.txt")), ids=lambda one: f"{one.parent.name}-{one.name}"
+)
+def test_every_port_of_a_real_answer_has_its_bridge(path: Path) -> None:
+    ports = re.findall(r"^    (\S+) \d+/\d+:", path.read_text(), re.M)
+    assert bridges_in(path.read_text()) == {("ovs-netdev", port): "br0" for port in ports}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ANSWERS.glob("*/*.upcall-show.txt")), ids=lambda one: f"{one.parent.name}-{one.name}"
+)
+def test_every_datapath_of_a_real_answer_has_its_limit(path: Path) -> None:
+    limit = re.search(r"\(limit (\d+)\)", path.read_text())
+    found = {name: one.flow_limit for name, one in revalidation_in(path.read_text()).items()}
+    assert found == ({"netdev@ovs-netdev": int(limit[1])} if limit else {})
+
+
+@pytest.mark.parametrize(("name", "comm"), [("ovs-vswitchd", "ovs-vswitchd"), ("ovs-vswitchd-dpdk", "ovs-vswitchd-dp")])
+def test_a_build_with_dpdk_is_found_by_its_own_pidfile(tmp_path: Path, name: str, comm: str) -> None:
+    (tmp_path / f"{name}.pid").write_text("4711\n")
+    files = {"/proc/4711/comm": f"{comm}\n".encode()}
+
+    class Host(Here):
+        def read(self, path: str, limit: int = 0, from_end: bool = False, /) -> bytes:
+            return files.get(path) or super().read(path, limit, from_end)
+
+    found = running_vswitchd(["/nowhere", str(tmp_path)], Host())
+    assert found == (4711, f"{tmp_path}/{name}.4711.ctl")
+    files["/proc/4711/comm"] = b"bash\n"
+    assert running_vswitchd([str(tmp_path)], Host()) is None, "the number belongs to another program now"
 
 
 def test_a_datapath_in_user_space() -> None:

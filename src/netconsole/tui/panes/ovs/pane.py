@@ -202,9 +202,7 @@ def state_text(level: str, words: str) -> str:
 def _health_title(scene: Scene) -> str:
     """What is worst, in one sentence."""
     states = [(*verdict(one), one.name) for one in datapaths(scene)]
-    silent = any(row.gauges.get("silent") for row in rows_of(scene, FLOWS, "vswitchd"))
-    if silent:
-        states.append((*trouble("no answer"), VSWITCHD))
+    states += [(*_process_state(row), VSWITCHD) for row in rows_of(scene, FLOWS, "vswitchd")]
     states.sort(key=lambda one: URGENCY[one[0]])
     if not states or states[0][0] not in ("!!", "!"):
         return "Open vSwitch"
@@ -286,12 +284,21 @@ def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict
     }
 
 
+def _process_state(row: RowState) -> tuple[str, str]:
+    """Level and word for ovs-vswitchd."""
+    silent = row.gauges.get("silent")
+    if row.gauges.get("ended"):
+        return trouble("ended")
+    return trouble("no answer") if silent else UNKNOWN if silent is None else ("ok", "answers")
+
+
 def _vswitchd_row(row: RowState) -> TableRow:
     """ovs-vswitchd has no lookups and no flows of its own: those cells stay empty."""
     gauges = row.gauges
-    silent, answer_ms = gauges.get("silent"), gauges.get("answer_ms")
-    state = trouble("no answer") if silent else UNKNOWN if silent is None else ("ok", "answers")
+    answer_ms, ago_s = gauges.get("answer_ms"), gauges.get("answered_ago_s")
+    state = _process_state(row)
     words = f"answers in {figure.duration(answer_ms, 'ms')}" if state[0] == "ok" and answer_ms is not None else state[1]
+    words += f" for {figure.duration(ago_s, 's')}" if gauges.get("silent") and ago_s is not None else ""
     cells = {column.name: Cell("") for column in HEALTH_COLUMNS}
     handlers = gauges.get("handlers")
     cells |= {
