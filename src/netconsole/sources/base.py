@@ -220,7 +220,7 @@ class RowMaker:
         omitted = 0
         for labels, values, gauges in readings:
             key: object = tuple(labels.values())
-            if len(seen) >= self._max_rows:
+            if len(seen) >= self._max_rows or key in seen:  # the second of two that nothing tells apart
                 omitted += 1
                 continue
             seen.add(key)

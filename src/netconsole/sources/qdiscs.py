@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from netconsole.host.target import NetlinkSocket
 from netconsole.sources.netlink import attributes
@@ -25,7 +25,8 @@ TC_H_INGRESS = 0xFFFFFFF1
 TCA_KIND = 1
 TCA_OPTIONS = 2
 TCA_STATS2 = 7
-TCA_STATS_BASIC, TCA_STATS_QUEUE = 1, 3
+TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_PKT64 = 1, 3, 8
+"""The kernel sends the last one where a number of packets has no room in 32 bits (gnet_stats_copy_basic)."""
 TCA_TBF_PARMS, TCA_TBF_RATE64 = 1, 4
 TCA_HTB_PARMS, TCA_HTB_CEIL64 = 1, 7
 _RATE_AT, _CEIL_AT = 8, 20
@@ -37,6 +38,8 @@ QDISCS = (RTM_GETQDISC, _TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
 """The request for all queueing disciplines."""
 _U32 = struct.Struct("=I")
 _U64 = struct.Struct("=Q")
+_WRAPS_AT = 1 << 32
+_32_BITS = ("drops", "requeues", "overlimits", "sent_packets")
 QueueKey: TypeAlias = tuple[int, str, int, int]
 _UNITS = ((10**12, "Tbit/s"), (10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"))
 
@@ -91,6 +94,38 @@ def rate_text(bits: int) -> str:
     return f"{bits} bit/s"
 
 
+class Widened:
+    """Counters of qdiscs with more than the 32 bits that the kernel keeps: 5.8 million a second wrap in 12 minutes.
+
+    One that went back has wrapped around, or belongs to a qdisc that was made again under the same handle. The bytes
+    tell which: they have 64 bits. A qdisc that sends nothing has none, so it also has to be half the way at most.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[QueueKey, tuple[Qdisc, Qdisc]] = {}
+
+    def of(self, told: Iterable[Qdisc]) -> list[Qdisc]:
+        """The same with wide counters. Of one that is as it was, the same object."""
+        last, self._last = self._last, {}
+        for one in told:
+            raw, wide = last.get(one.key, (one, one))
+            self._last[one.key] = one, wide if raw is one else _widened(one, raw, wide)
+        return [wide for _, wide in self._last.values()]
+
+
+def _widened(now: Qdisc, raw: Qdisc, wide: Qdisc) -> Qdisc:
+    if now.sent_bytes < raw.sent_bytes:
+        return now
+    counts: dict[str, Any] = {}
+    for name in _32_BITS:
+        new, old = getattr(now, name), getattr(raw, name)
+        went = (new - old) % _WRAPS_AT if max(new, old) < _WRAPS_AT else new - old
+        if new < old and not 0 <= went < _WRAPS_AT // 2:
+            return now
+        counts[name] = getattr(wide, name) + went
+    return replace(now, **counts)
+
+
 class QueueWaits:
     """How long bytes wait in each child, computed from its counters: Little's law, between two readings.
 
@@ -129,6 +164,7 @@ class QdiscReader:
     def __init__(self) -> None:
         self._known: dict[bytes, Qdisc | None] = {}
         self._classful: dict[int, None] = {}
+        self._widened = Widened()
         self.children: list[Qdisc] = []
         """Of the last reading: qdiscs that are no root (of queues of an mq, of classes of an htb), and classes."""
 
@@ -136,12 +172,17 @@ class QdiscReader:
         """The roots. Raises OSError."""
         known, self._known = self._known, {}
         found = [one for body in netlink.dump(*QDISCS) if (one := self._parsed(body, known)) is not None]
-        self.children = [qdisc for qdisc in found if qdisc.parent not in (TC_H_ROOT, TC_H_INGRESS)]
         self._classful = dict.fromkeys(qdisc.ifindex for qdisc in found if qdisc.kind in CLASSFUL)
         for request in self.class_requests():
             classes = [self._parsed(body, known) for body in netlink.dump(*request)]
-            self.children += [replace(one, kind=f"{one.kind} class") for one in classes if one and one.kind in CLASSFUL]
-        return [qdisc for qdisc in found if qdisc.parent == TC_H_ROOT]
+            found += [replace(one, kind=f"{one.kind} class") for one in classes if one and one.kind in CLASSFUL]
+        roots, self.children = [], []
+        for qdisc in self._widened.of(found):
+            if qdisc.parent == TC_H_ROOT and not qdisc.kind.endswith(" class"):
+                roots.append(qdisc)
+            elif qdisc.parent != TC_H_INGRESS:
+                self.children.append(qdisc)
+        return roots
 
     def class_requests(self) -> list[tuple[int, bytes]]:
         """Those for the classes of each device that had some at the last reading."""
@@ -178,6 +219,8 @@ def parse(body: memoryview) -> Qdisc | None:
             basic, queue = figures.get(TCA_STATS_BASIC, b""), figures.get(TCA_STATS_QUEUE, b"")
             if len(basic) >= _BASIC.size:
                 sent_bytes, sent_packets = _BASIC.unpack_from(basic)
+            if len(more := figures.get(TCA_STATS_PKT64, b"")) >= _U64.size:
+                sent_packets = _U64.unpack_from(more)[0]
             if len(queue) >= _QUEUE.size:
                 packets, waiting, drops, requeues, overlimits = _QUEUE.unpack_from(queue)
                 done = drops, requeues, overlimits, rate, handle, parent, sent_packets, sent_bytes

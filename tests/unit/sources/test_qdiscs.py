@@ -146,3 +146,42 @@ def test_what_is_no_root_is_a_child_and_what_takes_packets_in_is_neither() -> No
 def test_a_handle_is_written_as_tc_does() -> None:
     handles = (0x10000, 0x1000A, 0xFFFF0010, qdiscs.TC_H_ROOT, Qdisc(1, "mq", 0, 0, 0, 0, 0).handle)
     assert [qdiscs.handle_text(one) for one in handles] == ["1:", "1:a", "ffff:10", "root", "0:"]
+
+
+def counted(drops: int = 0, packets: int = 0, sent: int = 0, overlimits: int = 0) -> Qdisc:
+    return Qdisc(7, "tbf", 0, 0, drops, 0, overlimits, handle=0x10000, sent_packets=packets, sent_bytes=sent)
+
+
+@pytest.mark.parametrize("sends", [0, 1500])
+def test_counters_of_32_bits_go_on_where_they_wrap(sends: int) -> None:
+    """Also where the qdisc sends nothing, and its bytes cannot tell."""
+    widened, totals = qdiscs.Widened(), []
+    for step in range(5):
+        drops = (1 << 31) - 10 + step * 1_500_000_000
+        told = counted(drops % (1 << 32), drops % (1 << 32), step * sends)
+        (one,) = widened.of([told])
+        totals.append((one.drops - drops, one.sent_packets - drops))
+    assert totals == [(0, 0)] * 5
+
+
+def test_a_qdisc_that_was_made_again_begins_anew() -> None:
+    widened = qdiscs.Widened()
+    widened.of([counted(drops=4_000_000_000, sent=10**9)])
+    assert widened.of([again := counted(drops=5, sent=100)]) == [again], "its bytes went back"
+    widened.of([counted(drops=1000)])
+    assert widened.of([again := counted(drops=5)]) == [again], "a thousand is not near the end"
+
+
+def test_packets_of_64_bits_are_taken_where_the_kernel_sends_them() -> None:
+    basic, queue = struct.pack("=QI4x", 9 * 10**12, 705_032_704), bytes(20)
+    head = struct.pack("=BxxxiIII", 0, 7, 0x10000, 0xFFFFFFFF, 0) + attribute(1, b"fq\0")
+    told = attribute(1, basic) + attribute(3, queue)
+    plain, wide = (
+        qdiscs.parse(memoryview(head + attribute(7, told + more)))
+        for more in (b"", attribute(8, struct.pack("=Q", 5 * 10**9)))
+    )
+    assert plain is not None and wide is not None
+    assert (plain.sent_packets, wide.sent_packets, wide.sent_bytes) == (705_032_704, 5 * 10**9, 9 * 10**12)
+    widened = qdiscs.Widened()
+    widened.of([counted(packets=(1 << 32) - 5, sent=1)])
+    assert widened.of([counted(packets=(1 << 32) + 5, sent=2)])[0].sent_packets == (1 << 32) + 5

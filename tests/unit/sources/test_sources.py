@@ -82,6 +82,19 @@ def test_softnet_knows_old_and_new_layouts() -> None:
     assert list(parse_softnet(new.removesuffix(" 00000005\n"))) == [(0, (16, 1, 2, 3, 4))]
 
 
+def test_two_lines_of_one_cpu_make_no_drops(tmp_path: Path) -> None:
+    """Their counters would be taken for one that wraps."""
+    path = tmp_path / SOFTNET.removeprefix("/")
+    path.parent.mkdir(parents=True)
+    lines = [" ".join(f"{one:08x}" for one in (n, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3)) for n in (10, 9)]
+    path.write_text("\n".join(lines) + "\n")
+    softnet = Softnet(Here(tmp_path))
+    for _ in range(2):
+        (table,) = [frame for frame in softnet.read(FrameMaker()) if isinstance(frame, Table)]
+        assert table.omitted == 1
+        assert [count.total for row in table.rows for count in row.counts.values()] in ([0] * 5, [])
+
+
 @pytest.mark.proves("softnet", "tables.cpus.{cpu,processed,dropped,time_squeeze,received_rps,flow_limit}")
 def test_each_column_of_softnet_is_what_the_kernel_writes_there(tmp_path: Path) -> None:
     """net/core/net-procfs.c, softnet_seq_show: each line has all counts of a CPU, whose number is the 13th."""
