@@ -61,6 +61,8 @@ class Incident:
     history: tuple[float | None, ...]
     place: Mapping[str, Label] | None = None
     """What makes it another one of its cause; None is not known (of an older recording)."""
+    still_since_ns: int | None = None
+    """Since then nothing of it was counted, though it has not ended yet."""
     before: tuple[Episode, ...] = ()
     """When it was there before, the oldest first."""
 
@@ -121,8 +123,8 @@ def told(one: Incident) -> str:
         last = f", last {clock(one.ended_ns)}" if one.ended_ns is not None else ""
         return f"{one.sentence}; {times} times{last}{in_all}"
     if one.ended_ns is None or one.total is None:
-        return one.sentence
-    lasted = figure.lasted((one.ended_ns - one.since_ns) / 1e9 + 1)
+        return one.sentence if one.still_since_ns is None else f"{one.sentence}; none since {clock(one.still_since_ns)}"
+    lasted = figure.lasted((one.ended_ns - one.since_ns) / 1e9)
     return f"{one.sentence}; {figure.things(one.total, one.unit, one.at_least)} in {lasted}"
 
 

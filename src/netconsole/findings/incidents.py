@@ -13,7 +13,7 @@ from netconsole.findings.carried import Carried
 from netconsole.findings.causes import Group, are_enough, is_same_place, joined
 from netconsole.findings.incident import Incident, urgency
 from netconsole.findings.matches import matches
-from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, begin_ns, could_cause
+from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, could_cause, span_ns
 from netconsole.findings.saved_log import MAX_SAVED, SavedIncident, saved
 from netconsole.findings.windows import Windows
 from netconsole.probes.manifest import Manifest
@@ -23,6 +23,8 @@ from netconsole.telemetry.state import State
 
 BLIND_AFTER = 2
 """Unknown intervals in a row after which an incident is no longer measured."""
+LATER_READ = 15
+"""So many intervals later than what leads another source of an incident may be read."""
 ENDED_SHOWN = 60
 """Intervals for which an ended incident stays in the list; it stays in the log."""
 MAX_SHOWN = 200
@@ -101,9 +103,9 @@ class Incidents:
                 continue
             if not known:
                 self._numbers += 1
-                since_ns = begin_ns(group.lead, state, self._windows, now_ns)
+                since_ns, last_ns = span_ns(group.lead, state, self._windows, now_ns)
                 one = OpenIncident(
-                    self._numbers, group.lead.cause, group.lead, dict(group.place), group.level, since_ns, now_ns,
+                    self._numbers, group.lead.cause, group.lead, dict(group.place), group.level, since_ns, last_ns,
                     group.lead.value,
                 )  # fmt: skip
                 if (before := self._carried.take(group)) is not None:
@@ -154,8 +156,11 @@ class Incidents:
         if moved or (group is not None and any(match.family is None for match in group.matches)):
             one.seen += group is not None
             one.quiet = one.unknown = 0
+            one.still = False
             one.blind_since_ns = None
-            one.last_ns = max(one.last_ns, now_ns) if moved or not one.tallies else one.last_ns
+            # A counter that is read later than what leads is no later end.
+            if not one.tallies or (moved and not 0 < one.lead_quiet <= LATER_READ):
+                one.last_ns = max(one.last_ns, now_ns)
             needed = max(match.needed for match in group.matches) if group is not None else 0
             one.shown = one.shown or (group is not None and one.seen >= min(needed, one.lead.needed))
             return
@@ -168,6 +173,7 @@ class Incidents:
         one.unknown = 0
         one.blind_since_ns = None
         one.quiet += group is None or one.shown
+        one.rest(self._windows)
         one.seen = 0 if not one.shown else one.seen
         if not one.shown:
             if one.quiet >= LEAVES_AFTER:

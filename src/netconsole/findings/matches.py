@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from netconsole.base import figure
 from netconsole.findings.match import Evidence, Match
-from netconsole.findings.of_rules import Packets, of_histograms, of_table
+from netconsole.findings.of_rules import of_histograms, of_table
 from netconsole.findings.of_state import collector_lost, of_costs, of_failures, of_governor, of_status
 from netconsole.findings.rules import supersedes
+from netconsole.findings.share import Packets
 from netconsole.findings.windows import Windows, interval_s
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget

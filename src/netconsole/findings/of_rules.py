@@ -16,55 +16,22 @@ from netconsole.findings.rules import (
     words_of_histogram,
     words_of_table,
 )
-from netconsole.findings.windows import LONG, NEW_TIMES, SHORT, Family, Window, Windows
+from netconsole.findings.share import Packets, passing
+from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Window, Windows
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
-from netconsole.telemetry.state import ProbeState, State
-from netconsole.telemetry.tables import RowKey
+from netconsole.telemetry.state import ProbeState
+from netconsole.telemetry.tables import RowKey, TableState
 
 HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
 RULE = "rule"
 """In the place of an incident that is of one row: its rule."""
-DIRECTIONS = ("rx_packets", "tx_packets")
 AT_ONCE_FACTOR = 10.0
 """A rate so many times over its limit is said after one interval, whatever its level."""
 LASTS = {SHORT: 3, LONG: 5}
 """In how many intervals at least a small rate must have moved, to be called lasting."""
-
-
-class Packets:
-    """How many packets pass each device, and the whole host: what a loss is a share of."""
-
-    def __init__(self, state: State) -> None:
-        self._by_device: dict[tuple[Label, Label], tuple[float, RowKey]] = {}
-        links = state.probes.get("link_rates")
-        self._table = links.tables.get("links") if links is not None and links.measuring else None
-        for row in self._table.rows.values() if self._table is not None else ():
-            rates = [rate for name in DIRECTIONS if (rate := row.per_s(name)) is not None]
-            if rates:
-                place = row.labels.get("netns") or "host", row.labels.get("device")
-                self._by_device[place] = max(rates), row.key
-
-    def per_s(self, labels: Mapping[str, Label], intervals: int = 1) -> float | None:
-        """Of the device that these labels name, in its busier direction; None when it is not known.
-
-        Over so many intervals, or over the last one where more are not known.
-        """
-        rate, key = self._by_device.get((labels.get("netns") or "host", labels.get("device")), (None, None))
-        if self._table is None or key is None or intervals == 1:
-            return rate
-        past = [self._table.history(key, name, intervals) for name in DIRECTIONS]
-        means = [sum(one or 0.0 for one in samples) / intervals for samples in past if samples]
-        return max(means, default=rate)
-
-    def are_new(self, labels: Mapping[str, Label]) -> bool:
-        """Whether there were far fewer in the minute before. True when that is not known."""
-        now, minute = self.per_s(labels, SHORT), self.per_s(labels, LONG)
-        if now is None or minute is None:
-            return True
-        return now * (LONG - SHORT) > NEW_TIMES * (minute * LONG - now * SHORT)
 
 
 def is_lower_bound(probe: ProbeState) -> bool:
@@ -113,7 +80,7 @@ def of_table(
         if not fits(rule, window.row.labels):
             continue
         is_new = partial(windows.is_new, family, window, probe.timeline.tick)
-        judged = _judged(probe, rule, window, packets, length_s, is_new)
+        judged = _judged(probe, table, rule, window, packets, length_s, is_new)
         if judged is None:
             continue
         value, lasting, share = judged
@@ -125,7 +92,13 @@ def of_table(
 
 
 def _judged(
-    probe: ProbeState, rule: FindingSpec, window: Window, packets: Packets, length_s: float, is_new: Callable[[], bool]
+    probe: ProbeState,
+    table: TableState,
+    rule: FindingSpec,
+    window: Window,
+    packets: Packets,
+    length_s: float,
+    is_new: Callable[[], bool],
 ) -> tuple[float, bool, float | None] | None:
     """The rate per second to be said of a row, whether it is small and lasting, and its share in percent if known.
 
@@ -136,32 +109,33 @@ def _judged(
     rate = now if window.moves[-1].tick == tick else 0.0
     at_once = rule.at_once if rule.at_once is not None else rule.over * (1 if rule.level == "!!" else AT_ONCE_FACTOR)
     if rate > rule.over and rate >= at_once:
-        share = _share_pct(rule, window, packets, tick, 1, rate)
+        share = _share_pct(rule, window, packets, table, PAUSE, tick, SHORT)
         if not rule.share_of or share is None or share >= (rule.share_pct or 0.0):
             return rate, False, share
     for intervals, least in ((SHORT, rule.over), (LONG, rule.lasting)):
         if least is None or window.moved_in(tick, intervals) < LASTS[intervals]:
             continue
-        mean = window.mean_per_s(tick, intervals, length_s)
-        if mean <= least:
+        if window.mean_per_s(tick, intervals, length_s) <= least:
             continue
-        share = _share_pct(rule, window, packets, tick, intervals, mean)
+        # What it was as long as it moved: a mean of now falls when all is over.
+        mean = window.mean_per_s(window.moves[-1].tick, intervals, length_s)
+        share = _share_pct(rule, window, packets, table, LONG, tick, intervals)
         if rule.share_pct is None or share is None or share >= rule.share_pct:
             return mean, True, share
         # Ten times as much as in the minute before, and not because there is more traffic.
-        if not rule.share_of and is_new() and not packets.are_new(window.row.labels):
+        labels = window.row.labels
+        if not rule.share_of and is_new() and not packets.are_new(labels, passing(rule, labels).counter):
             return mean, True, share
     return None
 
 
 def _share_pct(
-    rule: FindingSpec, window: Window, packets: Packets, tick: int, intervals: int, per_s: float
+    rule: FindingSpec, window: Window, packets: Packets, table: TableState, gap: int, tick: int, intervals: int
 ) -> float | None:
-    """The share of what passes in the same time; None when that is not known."""
+    """The share of what came in the same time; None when that is not known."""
     if rule.share_of:
-        return window.share_pct(tick, max(SHORT, intervals))
-    whole = packets.per_s(window.row.labels, intervals)
-    return 100 * per_s / (whole + per_s) if whole else None
+        return window.share_pct(tick, intervals)
+    return packets.share_pct(rule, window, table, gap, tick, intervals)
 
 
 def _match(

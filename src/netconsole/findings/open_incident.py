@@ -10,13 +10,15 @@ from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.of_rules import is_lower_bound
 from netconsole.findings.saved_log import SavedIncident, SavedRow, SavedTally, row_key, saved
-from netconsole.findings.windows import LONG, SHORT, Family, Move, Window, Windows, interval_s
+from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Move, Window, Windows, interval_s
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 
-LEAVES_AFTER = 5
+LEAVES_AFTER = PAUSE
 """Quiet intervals in a row after which an incident has ended."""
+STILL_AFTER = 2
+"""Quiet intervals after which it is said since when nothing was lost; of a small one a third of its patience."""
 LEAVES_AFTER_LASTING = 30
 """The most for a small one, which does not move in every interval."""
 PAUSES = 10
@@ -82,11 +84,15 @@ class OpenIncident:
     seen: int = 0
     quiet: int = 0
     unknown: int = 0
+    lead_quiet: int = 0
+    """Intervals in a row in which what leads counted nothing: another source may be read later."""
     blind_since_ns: int | None = None
     at_least: bool = False
     """Whether total and peak are lower bounds: what was missed once is missing for good."""
     shown: bool = False
     ended: bool = False
+    still: bool = False
+    """Nothing was counted for longer than it pauses anyway, but it has not ended yet."""
     is_small: bool = True
     """Nothing of it was ever large enough to be said after one interval."""
 
@@ -131,10 +137,12 @@ class OpenIncident:
     def count(self, state: State, windows: Windows) -> bool:
         """Take over what the incident's rows have counted. True when one of its own cause moved in this interval."""
         moved = False
+        leads: list[bool] = []
         for (family, _), tally in self.tallies.items():
             probe = state.probes.get(family.probe)
             table = probe.tables.get(family.table) if probe is not None and probe.measuring else None
-            rate = mean = 0.0
+            rate = 0.0
+            known: list[Window] = []
             for key, counted in tally.rows.items():
                 row = table.rows.get(key) if table is not None else None
                 count = row.counts.get(family.value) if row is not None else None
@@ -142,19 +150,33 @@ class OpenIncident:
                     continue
                 counted.take(count.total)
                 rate += count.per_s or 0.0
-                moved = moved or bool(count.delta and tally.cause == self.cause)
-                window = windows.of(family).get(key)
-                if window is not None and probe is not None:
-                    mean += window.mean_per_s(probe.timeline.tick, SHORT, interval_s(state, family.probe))
+                moves = bool(count.delta and tally.cause == self.cause)
+                moved = moved or moves
+                if family.probe == self.lead.evidence.probe:
+                    leads.append(moves)
+                if (window := windows.of(family).get(key)) is not None:
+                    known.append(window)
             lacks = probe is not None and is_lower_bound(probe)
             self.at_least = self.at_least or bool(rate and lacks)
             # A probe that is attached for a share of the time lacks the rest, and its rates are of what was seen.
             tally.whole = 0 if probe is not None and lacks and probe.lacks_now else tally.whole + 1
             is_of_now = bool(rate) and not self.is_small
-            tally.rate = rate if is_of_now else mean
-            tally.rate_at_least = tally.whole < (1 if is_of_now else SHORT if mean else LONG)
+            if is_of_now:
+                tally.rate = rate
+            elif self.is_small and known:
+                # Of the time while it moved: a mean of now falls when all is over.
+                last = max(window.moves[-1].tick for window in known)
+                length_s = interval_s(state, family.probe)
+                tally.rate = sum(window.mean_per_s(last, SHORT, length_s) for window in known)
+            tally.rate_at_least = tally.whole < (1 if is_of_now else SHORT if known else LONG)
             tally.peak = max(tally.peak, rate)
+        self.lead_quiet = 0 if any(leads) or not leads else self.lead_quiet + 1
         return moved
+
+    def rest(self, windows: Windows) -> None:
+        """Take note that nothing of it was counted in this interval."""
+        after = max(STILL_AFTER, self.patience(windows) // 3) if self.is_small else STILL_AFTER
+        self.still = bool(self.tallies) and self.quiet >= after
 
     def is_known(self, state: State, lost: bool) -> bool:
         """Whether the silence of an incident's evidence in this interval means that there is nothing."""
@@ -206,14 +228,15 @@ class OpenIncident:
         total = tally.counted if tally is not None else None
         peak = tally.peak if tally is not None else (self.peak or None)
         blind = self.blind_since_ns
-        value, is_peak = lead.value, tally is not None and (self.ended or blind is not None)
+        value, is_peak = lead.value, tally is not None and (self.ended or self.still or blind is not None)
         at_least = self.at_least if tally is None or is_peak else tally.rate_at_least
         if tally is not None and lead.family is not None:
             value = tally.peak if is_peak else tally.rate or lead.value
         sentence = lead.sentence(value, total, at_least, self.at_least, is_peak)
-        share = lead.share_pct if lead.lasting or (lead.share_pct or 0) >= 1 else None
-        if share is not None and not self.ended:
-            sentence += f" ({figure.percent(share)} of its packets)"
+        of_share = lead if lead.share_pct is not None else self._with_share()
+        if (share := of_share.share_pct) is not None:
+            whose = "its" if of_share is lead else f"{figure.safe(of_share.labels.get('device'))}'s"
+            sentence += f" ({figure.percent(share)} of {whose} packets)"
         if blind is not None:
             sentence = f"no longer measured: {sentence}"
         ordered = sorted(self.evidence.values(), key=lambda match: (match.evidence != lead.evidence, -match.specific))
@@ -240,7 +263,13 @@ class OpenIncident:
             commands=tuple(dict.fromkeys(command for match in ordered for command in match.commands)),
             history=lead.history,
             place=dict(self.place),
+            still_since_ns=self.last_ns if self.still and not self.ended and blind is None else None,
         )
+
+    def _with_share(self) -> Match:
+        """The match of its cause that knows a share, where the one that leads does not."""
+        known = [match for match in self.evidence.values() if match.share_pct is not None and match.cause == self.cause]
+        return max(known, key=lambda match: match.specific, default=self.lead)
 
     def _whole(self) -> _Tally | None:
         """What the row that leads has counted: of several values of one cause the one that holds the others."""
@@ -292,13 +321,18 @@ def could_cause(one: OpenIncident, group: Group, other: OpenIncident) -> bool:
     return now is None or other.most <= LARGER * max(now, one.most)
 
 
-def begin_ns(match: Match, state: State, windows: Windows, now_ns: int) -> int:
-    """When the first interval of the moves that belong to a match ended; ``now_ns`` of what is no count."""
+def span_ns(match: Match, state: State, windows: Windows, now_ns: int) -> tuple[int, int]:
+    """When the first interval of the moves that belong to a match began, and the last one ended.
+
+    Both are ``now_ns`` of what is no count.
+    """
     probe = state.probes.get(match.evidence.probe)
     families = (match.family, *match.also) if match.family is not None else ()
     windows_of = [windows.of(family).get(match.evidence.key) for family in families]
-    runs = [_run(match, window) for window in windows_of if window is not None]
-    if probe is None:
-        return now_ns
-    passed = max((probe.timeline.tick - run[0].tick for run in runs if run), default=0)
-    return now_ns - round(passed * interval_s(state, probe.name) * 1e9)
+    runs = [run for window in windows_of if window is not None and (run := _run(match, window))]
+    if probe is None or not runs:
+        return now_ns, now_ns
+    length_ns = interval_s(state, probe.name) * 1e9
+    first, last = min(run[0].tick for run in runs), max(run[-1].tick for run in runs)
+    tick = probe.timeline.tick
+    return now_ns - round((tick - first + 1) * length_ns), now_ns - round((tick - last) * length_ns)

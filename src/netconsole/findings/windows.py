@@ -14,6 +14,8 @@ from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 
 LONG, SHORT = 60, 10
 """Intervals over which a small, lasting rate is judged."""
+PAUSE = 5
+"""Quiet intervals in a row after which what is large has ended; more moves are new."""
 NEW_TIMES = 10.0
 """A row that moves so many times as much as in the minute before is new."""
 MAX_ROWS = 5000

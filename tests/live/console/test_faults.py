@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -208,6 +208,14 @@ def frame(kind: str) -> bytes:
     return macs + (b"\x88\xb5" if "nobody speaks" in kind else b"\x08\x00") + head + body
 
 
+class Made(Protocol):
+    """Something that is wrong, in namespaces of its own."""
+
+    def is_of(self, incident: Incident) -> bool:
+        """Whether an incident lies in its namespaces."""
+        ...
+
+
 class Watch:
     """The incidents of a live session, as the console would follow them."""
 
@@ -241,7 +249,7 @@ class Watch:
     def settled(self) -> bool:
         return self._session.settled() and self.intervals > 1
 
-    def of(self, fault: Fault) -> list[Incident]:
+    def of(self, fault: Made) -> list[Incident]:
         """All incidents of a fault since the start."""
         with self._session.view():
             return [one for one in list(self._incidents.log) if fault.is_of(one)]

@@ -68,7 +68,7 @@ def test_a_row_says_what_is_wrong_since_when_and_with_which_trend() -> None:
     assert (cells["history"].unit, cells["say"].tone) == ("", "")
     cells = over.cells
     assert [cells[name].text for name in ("level", "topic", "say", "since")] == [
-        "!", WAITS.topic, "ended: eth0 loses; 7 packets in 23 s", "until 12:00:22",
+        "!", WAITS.topic, "ended: eth0 loses; 7 packets in 22 s", "until 12:00:22",
     ]  # fmt: skip
     assert (cells["history"].unit, cells["say"].tone, cells["history"].tone) == ("ns", "dim", "dim")
     assert [one.cells["topic"].text for one in (nobody, itself)] == ["some probe", "netconsole"]

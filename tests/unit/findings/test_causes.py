@@ -7,7 +7,9 @@ from typing import TypeAlias
 
 import pytest
 
+from netconsole.base.timestamps import clock
 from netconsole.findings.causes import Group, are_enough, is_same_place, shares_place
+from netconsole.findings.incident import told
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.open_incident import LEAVES_AFTER
@@ -193,11 +195,19 @@ def test_a_row_that_has_left_its_table_is_quiet(stream: Stream, manifests: dict[
     assert one.ended_ns is not None
 
 
-def test_a_small_loss_that_fades_is_said_with_its_mean_of_now(stream: Stream, manifests: dict[str, Manifest]) -> None:
+def test_a_small_loss_that_has_stopped_is_said_as_it_was(stream: Stream, manifests: dict[str, Manifest]) -> None:
     findings = Incidents(manifests)
     for number in range(10):
         run(stream, findings, 1, 5, total=100 + 5 * number)
-    assert run(stream, findings, 9) == ["0.5/s QDISC_DROP"]
+    last_ns = stream.state.collector.closed_wall_ns
+    assert run(stream, findings, 2) == ["5/s QDISC_DROP"], "no mean that falls"
+    assert run(stream, findings, 1) == ["up to 5/s QDISC_DROP"]
+    (one,) = findings.update(stream.state)
+    assert (one.ended_ns, one.still_since_ns) == (None, last_ns)
+    assert told(one).endswith(f"; none since {clock(last_ns or 0)}")
+    assert run(stream, findings, 1, 5, total=150) == ["3.50/s QDISC_DROP"]
+    (one,) = findings.update(stream.state)
+    assert one.still_since_ns is None
 
 
 def test_places_are_the_same_unless_a_label_that_both_name_differs() -> None:
@@ -297,3 +307,32 @@ def test_only_what_proves_the_effect_itself_has_to_be_explained() -> None:
         ("b", "!", 60, "packets", COUNTED), ("c", "!", 900, "packets", COUNTED), ("b", "!", 900, "bytes", COUNTED)
     )
     assert are_enough(causes, effect)
+
+
+def test_a_counter_that_is_read_later_is_no_later_end() -> None:
+    manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "protocol_counters")}
+    stream, findings = Stream(State()), Incidents(manifests)
+    stream.hello()
+    place: dict[str, frames.Label] = {"netns": "blue", "protocol": "UDP", "device": "eth0", "reason": "SOCKET_RCVBUFF"}
+    counter: dict[str, frames.Label] = {
+        "netns": "blue",
+        "counter": "UdpRcvbufErrors",
+        "class": "loss",
+        "meaning": "full",
+    }
+    last_ns = 0
+    for second in range(8 + LEAVES_AFTER):
+        for probe, table, labels, moves in (
+            ("kernel_drops", "drops", place, second < 5),
+            ("protocol_counters", "counters", counter, second == 7),
+        ):
+            row = Row(labels=labels, counts={"count": Count(delta=300, total=300 * (second + 1))})
+            stream.state.apply(frames.Status(**stream.stamp(probe), state="attached", mode="summary"))
+            stamp, rows = stream.stamp(probe), [row] if moves else []
+            stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=rows))
+        stream.end()
+        if second == 4:
+            last_ns = stream.state.collector.closed_wall_ns or 0
+        said = findings.update(stream.state)
+    (one,) = said
+    assert one.ended_ns == last_ns

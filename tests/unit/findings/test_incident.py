@@ -62,10 +62,10 @@ def test_what_ended_before_the_measurement_is_left_out(ended_s: int | None, kept
 
 
 def test_what_is_over_is_told_with_how_much_it_was() -> None:
-    """From its first interval to its last, that one included: 21 s apart are 22 s."""
-    over = incident(ended_ns=NOON + 21 * S, total=21010, unit="packets")
+    """From the begin of its first interval to the end of its last."""
+    over = incident(ended_ns=NOON + 22 * S, total=21010, unit="packets")
     assert told(over) == "eth0 loses; 21\u202f010 packets in 22 s"
-    assert told(incident(ended_ns=NOON, total=1, at_least=True, unit="x")) == "eth0 loses; ≥1 x in 1 s"
+    assert told(incident(ended_ns=NOON + S, total=1, at_least=True, unit="x")) == "eth0 loses; ≥1 x in 1 s"
     assert told(incident(ended_ns=NOON)) == told(incident(total=5)) == "eth0 loses"
 
 

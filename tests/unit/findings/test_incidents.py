@@ -135,7 +135,7 @@ def test_what_ended_stays_in_the_log_with_peak_total_begin_and_end(
     assert findings.update(stream.state) == []
     (one,) = findings.log
     assert (one.total, one.peak, one.at_least) == (950 + 955 + 940 + 260, 955.0, False)
-    assert one.ended_ns is not None and one.ended_ns - one.since_ns == 3 * SECOND
+    assert one.ended_ns is not None and one.ended_ns - one.since_ns == 4 * SECOND
     assert one.sentence == "up to 955/s QDISC_DROP"
 
 

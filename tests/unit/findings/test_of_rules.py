@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from netconsole.base import figure
 from netconsole.findings.incidents import Incidents
-from netconsole.findings.of_rules import HISTORY, Packets
+from netconsole.findings.of_rules import HISTORY
 from netconsole.findings.rules import commands
+from netconsole.findings.share import RECEIVED, SENT, Packets
 from netconsole.findings.windows import LONG, SHORT
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
@@ -17,11 +19,16 @@ from tests.unit.telemetry.test_state import SECOND, Stream
 
 
 def links(
-    stream: Stream, gauges: dict[str, int], counts: dict[str, int], qdisc: str | None = None, total: int = 1_000_000
+    stream: Stream,
+    gauges: dict[str, int],
+    counts: dict[str, int],
+    qdisc: str | None = None,
+    total: int = 1_000_000,
+    device: str = "uxva",
 ) -> None:
     """The row of a link in the namespace blue, where so many have come of each count."""
     shaper = f"{qdisc} of 5 Mbit/s" if qdisc in ("tbf", "htb") else None
-    labels: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "qdisc": qdisc, "shaper": shaper}
+    labels: dict[str, frames.Label] = {"device": device, "netns": "blue", "qdisc": qdisc, "shaper": shaper}
     deltas = {name: Count(delta=delta, total=total) for name, delta in counts.items()}
     row = Row(labels=labels, counts=deltas, gauges={**gauges})
     stream.state.apply(frames.Status(**stream.stamp("link_rates"), state="attached", mode="summary"))
@@ -112,7 +119,56 @@ def test_a_small_loss_is_a_share_of_the_packets_of_the_same_time(stream: Stream)
         stream.end()
         said = findings.update(stream.state)
         assert [one.cause for one in said] == ([] if second < 12 else ["firewall-drops"])
-    assert said[0].share_pct == pytest.approx(0.99, abs=0.01)
+    assert said[0].share_pct == pytest.approx(1.0)
+
+
+UDP: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "protocol": "UDP", "class": "suspicious"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "received", "sent", "lost", "share"),
+    [
+        ({"reason": "NO_SOCKET"}, 900, 9000, 900, 100),
+        ({"reason": "NO_SOCKET"}, 900, 9000, 450, 50),
+        ({"reason": "NO_SOCKET"}, 900, 9000, 9, 1),
+        ({"reason": "NO_SOCKET"}, 3, 900, 3, 100),
+        ({"reason": "NO_SOCKET", "device": "lo"}, 1800, 1800, 900, 100),  # half of them are the answers
+        ({"reason": "NO_SOCKET", "device": "lo"}, 1500, 1500, 500, 50),
+        ({"reason": "NETFILTER_DROP", "device": "lo", "hook": "input"}, 900, 900, 900, 100),
+        ({"reason": "NETFILTER_DROP", "hook": "input"}, 900, 9000, 9, 1),
+        ({"reason": "NETFILTER_DROP", "hook": "postrouting"}, 9000, 450, 450, 50),
+        ({"reason": "IP_RPFILTER", "location": "ip_rcv_finish_core"}, 900, 9000, 900, 100),
+        ({"reason": "QDISC_DROP", "location": "__dev_queue_xmit"}, 9000, 0, 900, 100),
+        ({"reason": "QDISC_DROP", "location": "__tcf_kfree_skb_list"}, 9000, 990, 10, 1),
+        ({"reason": "FULL_RING", "location": "tun_net_xmit"}, 9000, 0, 900, 100),
+        ({"reason": "NEIGH_FAILED", "location": "neigh_invalidate"}, 9000, 450, 450, 50),
+        ({"reason": "CPU_BACKLOG", "location": "enqueue_to_backlog"}, 450, 9000, 450, 50),
+        ({"class": "unknown", "location": "veth_xdp_rcv_skb"}, 900, 9000, 900, 100),
+    ],
+)
+@pytest.mark.parametrize("gone_s", [0, 12])
+def test_a_share_is_of_all_that_came_to_the_place(
+    stream: Stream, labels: dict[str, frames.Label], received: int, sent: int, lost: int, share: float, gone_s: int
+) -> None:
+    """In its own direction, and when it is over as it was then, though other packets go on."""
+    manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")}
+    findings, place = Incidents(manifests), {**UDP, **labels}
+    device = str(place["device"])
+    for second in range(40 + gone_s):
+        part = 1.0 if 15 < second < 35 else 0.0 if not 15 <= second <= 35 else 0.4  # of the first and the last interval
+        others = {"rx_packets": 50, "tx_packets": 70} if part == 0.0 else {}
+        counts = {"rx_packets": round(received * part), "tx_packets": round(sent * part)} if part else others
+        links(stream, {}, counts, device=device)
+        row = Row(labels=place, counts={"count": Count(delta=round(lost * part), total=lost * (second + 1))})
+        stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="attached", mode="summary"))
+        stamp, rows = stream.stamp("kernel_drops"), [row] if part and round(lost * part) else []
+        stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=rows))
+        stream.end()
+        said = findings.update(stream.state)
+        if 25 < second < 35:
+            assert said[0].share_pct == pytest.approx(share, rel=0.001)
+    assert said[0].share_pct == pytest.approx(share, rel=0.01)
+    assert f"({figure.percent(said[0].share_pct)} of its packets)" in said[0].sentence
 
 
 @pytest.mark.parametrize(
@@ -243,16 +299,17 @@ def crossing(stream: Stream, *of_intervals: tuple[int, int]) -> Packets:
     return Packets(stream.state)
 
 
-def test_packets_of_a_device_are_those_of_its_busier_direction(stream: Stream) -> None:
+def test_packets_of_a_device_are_those_of_one_direction(stream: Stream) -> None:
     packets = crossing(stream, *[(400, 100)] * 4, *[(100, 250)] * 4)
-    assert packets.per_s(PLACE) == 250
-    assert packets.per_s(PLACE, 8) == 250
-    assert packets.per_s({**PLACE, "device": "eth0"}, 8) is None
-    assert packets.per_s({**PLACE, "netns": "host"}) is None
+    assert (packets.per_s(PLACE, RECEIVED, 1), packets.per_s(PLACE, SENT, 1)) == (100, 250)
+    assert (packets.per_s(PLACE, RECEIVED, 8), packets.per_s(PLACE, SENT, 8)) == (250, 175)
+    assert packets.per_s(PLACE, RECEIVED, 2, before=4) == 400
+    assert packets.per_s({**PLACE, "device": "eth0"}, RECEIVED, 8) is None
+    assert packets.per_s({**PLACE, "netns": "host"}, RECEIVED, 1) is None
 
 
 def test_intervals_without_packets_lower_the_mean(stream: Stream) -> None:
-    assert crossing(stream, *[(0, 0)] * 7, (400, 10)).per_s(PLACE, 8) == 50
+    assert crossing(stream, *[(0, 0)] * 7, (400, 10)).per_s(PLACE, RECEIVED, 8) == 50
 
 
 def test_packets_are_new_when_there_are_ten_times_as_many_as_in_the_minute_before(stream: Stream) -> None:
@@ -260,8 +317,8 @@ def test_packets_are_new_when_there_are_ten_times_as_many_as_in_the_minute_befor
         one = Stream(State())
         one.hello()
         packets = crossing(one, *[(before, 0)] * (LONG - SHORT), *[(1000, 0)] * SHORT)
-        assert packets.are_new(PLACE) == is_new
-    assert Packets(State()).are_new(PLACE)
+        assert packets.are_new(PLACE, RECEIVED) == is_new
+    assert Packets(State()).are_new(PLACE, RECEIVED)
 
 
 def test_the_history_of_an_incident_is_the_last_minute(stream: Stream) -> None:
