@@ -179,11 +179,9 @@ def _device_of(vm: str, is_far: bool) -> str:
 
 def _inode(text: str, is_far: bool) -> int:
     """The inode of a namespace, by number or by its name on this machine."""
-    from netconsole.host.identity import namespace_inode
+    from netconsole.host.identity import is_namespace_inode, namespace_inode
 
-    if text.isdecimal() and len(text) <= 10:
-        return int(text)
-    found = None if is_far else namespace_inode(text)
+    found = None if is_far and not is_namespace_inode(text) else namespace_inode(text)
     if found is None:
         way_out = "with --host give its inode (ip netns identify, lsns -t net)" if is_far else "see ip netns list"
         raise bad("--netns", "", f'no network namespace is named "{safe(text, 40)}": {way_out}')

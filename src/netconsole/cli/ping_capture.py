@@ -144,7 +144,7 @@ def between_of(
 ) -> Between:
     """Where to measure, from the options. Raises BadInput."""
     from netconsole.base.figure import parse_duration
-    from netconsole.host.identity import namespace_inode
+    from netconsole.host.identity import is_namespace_inode, namespace_inode
     from netconsole.ping.vantage import Between
 
     limit_s = parse_duration(limit)
@@ -152,7 +152,7 @@ def between_of(
         raise bad("--limit", "", f'expected a time from 1ms to 60s such as "1s", found "{safe(limit, 40)}"')
     inode = 0
     if netns is not None:
-        found = namespace_inode(netns) if host is None or netns.isdecimal() else None
+        found = namespace_inode(netns) if host is None or is_namespace_inode(netns) else None
         if not found and host is not None:
             raise bad("--netns", "", "on another host, expected the inode of a network namespace: ls -Li /run/netns")
         if not found:

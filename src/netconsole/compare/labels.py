@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from netconsole.base.fact_keys import FactData, parts
+from netconsole.host.identity import is_namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import Meaning, meaning
 from netconsole.snapshot.document import SnapshotValue
@@ -135,7 +136,7 @@ class Names:
 
     def _namespace(self, value: SnapshotValue) -> SnapshotValue:
         """The name of a namespace. Without a name (the label is its inode), the process that runs in it."""
-        if not isinstance(value, str) or value.isdecimal():
+        if not isinstance(value, str) or is_namespace_inode(value):
             return self.namespaces.get(str(value), OTHER_NETNS)
         return value
 

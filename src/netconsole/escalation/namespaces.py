@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from netconsole.far.host import AnyHost
+from netconsole.host.identity import is_namespace_inode
 from netconsole.host.reach import namespace_inode
 from netconsole.telemetry.frames import Label
 
@@ -48,7 +49,7 @@ class NamespaceInodes:
     def _far_name(self, labels: Mapping[str, Label]) -> str | None:
         """What the far host has to be asked for."""
         name = labels.get("netns")
-        is_asked = self._host.address is not None and isinstance(name, str) and not name.isdecimal()
+        is_asked = self._host.address is not None and isinstance(name, str) and not is_namespace_inode(name)
         return str(name) if is_asked else None
 
     def _ask(self, name: str) -> None:

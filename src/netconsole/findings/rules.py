@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from netconsole.base import figure
+from netconsole.host.identity import is_namespace_inode
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 
 ANYTHING = "*"
@@ -139,6 +140,6 @@ def _inside(netns: str) -> str:
     """What makes a command run in a network namespace, known by its name or, without one, by its inode."""
     if netns == _HOST:
         return ""
-    if netns.isdigit():
+    if is_namespace_inode(netns):
         return f'nsenter -n -t "$(lsns -rno PID {netns} | head -n 1)" '
     return f"ip netns exec {netns} "

@@ -18,6 +18,8 @@ import msgspec
 
 from netconsole.base.fact_keys import key as fact_key
 from netconsole.base.fact_keys import parts
+from netconsole.base.figure import safe
+from netconsole.host.identity import is_namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import BY_NAME
 from netconsole.snapshot.document import Snapshot
@@ -48,6 +50,13 @@ _KERNEL_THREADS = re.compile(
 _NO_NAMES = frozenset({"", "-", "–", "unnamed", "localhost", "none", "null"})
 _NO_DEVICES = frozenset({"lo", "all", "default", "?", "*"})
 _NO_NAMESPACES = frozenset({"host", "other", "?"})
+
+_USUAL_WORDS = frozenset({
+    "an", "and", "are", "as", "at", "be", "by", "for", "from", "if", "in", "is", "it", "its", "no", "not", "of", "on",
+    "one", "or", "out", "per", "so", "than", "that", "the", "then", "they", "this", "to", "up", "was", "were", "with",
+})  # fmt: skip
+_BEFORE_NAMES = ("netns ", "netns=", "exec ", "device ", "device=", "dev ", "peer=", "vm=", "VM ", "process=")
+"""What stands before a name that may also be a word or a number: only there, and alone, it is taken for the name."""
 
 _UUID = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f])")
 _MAC = re.compile(
@@ -238,7 +247,7 @@ class Redactor:
 
     def _learn_namespace(self, name: str) -> None:
         """Learns a name. A namespace without one is told by its inode, a number of this boot."""
-        if name not in _NO_NAMESPACES and not name.isdecimal():
+        if name not in _NO_NAMESPACES and not is_namespace_inode(name):
             self._places.setdefault(name, "netns")
 
     def _learn_process(self, value: str) -> None:
@@ -249,8 +258,10 @@ class Redactor:
 
     def _add(self, kind: str, names: Iterable[str]) -> None:
         for name in names:
-            if name.lower() not in _NO_NAMES and name.lower() not in self._names and len(self._names) < _MAX_NAMES:
-                self._names[name.lower()] = self._pseudonym(kind, name)
+            for written in dict.fromkeys((name, safe(name, len(name)))):  # sentences have it as printable text
+                known = written.lower()
+                if known not in _NO_NAMES and known not in self._names and len(self._names) < _MAX_NAMES:
+                    self._names[known] = self._pseudonym(kind, name)
 
     def _mac(self, found: re.Match[str]) -> str:
         digits = re.sub(r"[:-]", "", found[0])
@@ -304,4 +315,7 @@ def _bounded(name: str, is_word: bool) -> str:
     """The pattern for a name. It matches whole words only, when ``is_word`` or it may be a part of other words."""
     distinctive = len(name) >= 4 and not name.isalpha() and not is_word
     quoted = re.escape(name)
+    if len(name) == 1 or name.isdecimal() or name in _USUAL_WORDS:
+        before = "|".join(f"(?<={word})" for word in _BEFORE_NAMES)
+        return rf"(?:{before}){quoted}(?![^\W_])|^{quoted}(?=$|: | \(netns )"
     return quoted if distinctive else rf"(?<![^\W_]){quoted}(?![^\W_])"

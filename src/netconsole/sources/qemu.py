@@ -36,6 +36,8 @@ class CommandLine:
 
     name: str | None = None
     uuid: str | None = None
+    names_threads: bool = False
+    """Whether its threads have names (debug-threads=on)."""
     nics: list[Nic] = field(default_factory=list)
     options: dict[str, list[str]] = field(default_factory=dict)
 
@@ -45,17 +47,30 @@ def parse(arguments: list[str]) -> CommandLine:
     line = CommandLine()
     backends: dict[str, Nic] = {}
     devices: list[dict[str, str]] = []
+    hub: dict[str, list[dict[str, str]]] = {"nic": [], "other": []}
     arguments = arguments[:_MAX_ARGUMENTS]
     for option, text in pairwise([*arguments, ""]):
         name = option.lstrip("-") if option.startswith("-") else ""
         if name == "name":
-            line.name = keywords(text, "guest").get("guest", "")[:MAX_TEXT] or None
+            named = keywords(text, "guest")
+            line.name = named.get("guest", "")[:MAX_TEXT] or None
+            line.names_threads = named.get("debug-threads") in ("on", "yes", "true")
         elif name == "uuid":
             line.uuid = text[:MAX_TEXT]
         elif name == "netdev":
             backend = keywords(text, "type")
             if backend.get("id"):
                 backends[backend["id"]] = Nic(backend["id"], backend)
+        elif name == "nic":
+            both = keywords(text, "type")
+            if both.get("type") not in (None, "none"):
+                backends[f"-nic {len(backends)}"] = Nic(both.get("id", ""), both, _front_end(both))
+        elif name == "net":
+            one = keywords(text, "type")
+            if one.get("netdev") in backends:
+                backends[one["netdev"]].device = _front_end(one)
+            elif one.get("type") not in (None, "none"):
+                hub["nic" if one["type"] == "nic" else "other"].append(one)
         elif name == "device":
             devices.append(keywords(text, "driver"))
         elif name in OPTIONS and _harmless(name, text):
@@ -63,8 +78,15 @@ def parse(arguments: list[str]) -> CommandLine:
     for device in devices:
         if device.get("netdev") in backends:
             backends[device["netdev"]].device = device
-    line.nics = list(backends.values())
+    fronts = [*map(_front_end, hub["nic"]), *({} for _ in hub["other"])]
+    line.nics = [*backends.values(), *(Nic("", back, front) for back, front in zip(hub["other"], fronts, strict=False))]
     return line
+
+
+def _front_end(options: dict[str, str]) -> dict[str, str]:
+    """The device of ``-nic`` and ``-net nic``, by the names that ``-device`` has for it."""
+    named = {"model": "driver", "macaddr": "mac"}
+    return {named.get(name, name): value for name, value in options.items() if name not in ("type", "id")}
 
 
 def keywords(text: str, first: str) -> dict[str, str]:

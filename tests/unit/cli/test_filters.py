@@ -24,9 +24,14 @@ def test_every_probe_with_the_knob_is_narrowed_also_where_the_profile_says_anoth
     profile = Profile(
         "p", filters={"port": 1}, probes={**PROFILE.probes, "socket_drops": ProbeChoice(knobs={"port": 2})}
     )
-    chosen = narrowed(profile, MANIFESTS, given("lo", "7", "10.0.0.1,10.0.0.2", "53", "udp"), is_far=False)
+    chosen = narrowed(profile, MANIFESTS, given("lo", "4026532007", "10.0.0.1,10.0.0.2", "53", "udp"), is_far=False)
     knobs = {one.name: one.knobs for one in plan(chosen, MANIFESTS)}
-    assert [knobs["kernel_drops"][name] for name in ("device", "netns", "port", "protocol")] == ["lo", 7, 53, "udp"]
+    assert [knobs["kernel_drops"][name] for name in ("device", "netns", "port", "protocol")] == [
+        "lo",
+        4026532007,
+        53,
+        "udp",
+    ]
     assert knobs["socket_drops"]["address"] == "10.0.0.1,10.0.0.2"
     assert knobs["socket_drops"]["port"] == 53 and "device" not in knobs["socket_drops"]
     assert plan(narrowed(chosen, MANIFESTS, {"port": 8}, False), MANIFESTS, ["kernel_drops"])[0].knobs["port"] == 8

@@ -172,7 +172,7 @@ def test_a_part_of_a_counter_says_its_share_of_the_change_and_what_may_be_chance
     assert compare._details(one, True, None) == ["0.2 % of the packets of its device"]
     said = compare._details(judged(1.0, 3.0), False, (counter, 0.254))  # type: ignore[arg-type]
     assert said == ["25 % of the change of p/counter/drops", "may be chance"]
-    assert compare._details(judged(1.0, 3.0), True, (counter, 1.7)) == ["100% of the change of p/counter/drops"]  # type: ignore[arg-type]
+    assert compare._details(judged(1.0, 3.0), True, (counter, 1.7)) == ["100 % of the change of p/counter/drops"]  # type: ignore[arg-type]
     assert compare._details(judged(1.0, 3.0), True, (counter, 0.0)) == []  # type: ignore[arg-type]
     better = judged(3.0, 1.0, 0.002)
     assert compare._details(better, True, None) == []

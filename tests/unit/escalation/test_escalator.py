@@ -39,7 +39,7 @@ RULE = Escalation(NAME, "drops", "count", None, 100.0, {"reason": ("FULL_RING",)
 LATE = Escalation("tx_queue_latency", "wait", "", 99.0, 1_000_000.0)
 PROFILE = Profile("night", probes={NAME: ProbeChoice()}, escalations=[RULE])
 SECOND_NS = 1_000_000_000
-LABELS = {"device": "tap0", "netns": "7", "reason": "FULL_RING", "protocol": "UDP"}
+LABELS = {"device": "tap0", "netns": "4026532007", "reason": "FULL_RING", "protocol": "UDP"}
 
 
 class FakeSession:
@@ -133,7 +133,7 @@ def test_a_crossing_arms_details_of_that_device_and_steps_back_after_its_time(tm
     assert request.kernel_cpu_pct == RULE.kernel_cpu_pct == 1.0, "the kernel itself keeps them to that"
     assert {name: request.knobs[name] for name in ("device", "netns", "protocol", "events_per_s")} == {
         "device": "tap0",
-        "netns": 7,
+        "netns": 4026532007,
         "protocol": "udp",
         "events_per_s": 50.0,
     }
@@ -293,7 +293,7 @@ def test_what_the_user_investigates_is_of_that_row_alone_and_ends_after_its_time
     session, _, escalator = started(tmp_path, QUIET)
     limits = "30 s, at most 50 samples/s and 1 % of a core"
     said = escalator.investigate(NAME, KEY)
-    assert said == f"{limits}: investigating device=tap0 netns=7 protocol=udp; i ends it"
+    assert said == f"{limits}: investigating device=tap0 netns=4026532007 protocol=udp; i ends it"
     (request,) = session.loaded
     assert (request.mode, request.knobs["device"], request.knobs["events_per_s"]) == ("details", "tap0", 50.0)
     assert request.kernel_cpu_pct == 1.0

@@ -346,3 +346,4 @@ def test_commands_for_another_namespace_are_run_inside_it() -> None:
     assert commands(rule, {"device": "eth0", "netns": "web 1"}) == (f"ip netns exec 'web 1' {asks}",)
     inside = 'nsenter -n -t "$(lsns -rno PID 4026532177 | head -n 1)"'
     assert commands(rule, {"device": "eth0", "netns": "4026532177"}) == (f"{inside} {asks}",)
+    assert commands(rule, {"device": "eth0", "netns": "42"}) == (f"ip netns exec 42 {asks}",), "a name of digits"

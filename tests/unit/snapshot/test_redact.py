@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput
 from netconsole.base.fact_keys import key
+from netconsole.base.figure import safe
 from netconsole.compare.compare import compare
 from netconsole.probes.catalogue import shipped
 from netconsole.report import of_comparison, of_snapshot, to_html, to_markdown, to_text
@@ -256,3 +257,35 @@ def test_a_letter_that_is_another_one_only_where_case_counts_hides_nothing(name:
     note = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot)).note or ""
     first, second = re.findall(r"vm-[0-9a-f]+", note)
     assert first == second and in_text not in note
+
+
+def with_device(name: str, said: str, netns: str = "host") -> Snapshot:
+    document = made_up.document(1, samples=30)
+    row = {"reason": "NO_SOCKET", "device": name, "netns": netns, "location": "x", "count": 1, "class": "benign"}
+    document["probes"]["kernel_drops"]["tables"]["drops"] = [row]
+    document["note"] = said
+    return Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))
+
+
+def test_a_name_with_control_characters_is_redacted_as_sentences_write_it() -> None:
+    name = "ten\x1bant\x07"
+    taken = with_device(name, f"{safe(name)} (netns web): the firewall drops packets")
+    assert "ant" not in (taken.note or "") and (taken.note or "").startswith("device-")
+
+
+@pytest.mark.parametrize("name", ["a", "A", "is", "7"])
+def test_a_name_that_is_a_word_is_taken_for_one_only_where_a_name_stands(name: str) -> None:
+    sentence = "a row is 7 packets in a second"
+    taken = with_device(name, sentence)
+    assert taken.note == sentence
+    row = taken.probes["kernel_drops"].tables["drops"][0]
+    assert str(row["device"]).startswith("device-") or name.isdecimal()
+    for said in (f"{name}: drops 7 packets", f"tc -s qdisc show dev {name}", f"drops (netns {name})"):
+        taken = with_device("vnet1", said, netns=name) if "netns" in said or name == "7" else with_device(name, said)
+        assert re.search(r"(device|netns)-[0-9a-f]{8}", taken.note or ""), taken.note
+
+
+def test_a_namespace_whose_name_is_a_number_is_redacted_and_an_inode_is_not() -> None:
+    for netns, expected in (("42", "netns-"), ("4026532177", "4026532177")):
+        row = with_device("vnet1", "x", netns).probes["kernel_drops"].tables["drops"][0]
+        assert str(row["netns"]).startswith(expected)

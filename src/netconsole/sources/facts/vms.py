@@ -21,7 +21,9 @@ _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline
 _STAT_NICE, _STAT_RT_PRIORITY, _STAT_POLICY = 19 - 3, 40 - 3, 41 - 3
 """Fields of /proc/PID/stat by their numbers in proc(5), counted from the third (after the process name)."""
 _MAX_VMS = 2048
-_VCPU = re.compile(r"CPU (\d+)/KVM$")
+_VCPU = re.compile(r"(?:CPU (\d+)/(?:KVM|TCG)|ALL CPUs/TCG)$")
+"""As accel/*-accel-ops.c of QEMU name the threads of virtual CPUs; without KVM one thread may run all."""
+_ALL_VCPUS = "all"
 _DEVICE_FIELDS = {
     "driver": "model",
     "mac": "mac",
@@ -106,20 +108,21 @@ def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list
         vcpu = _VCPU.match(thread.comm)
         if vcpu:
             vcpus += 1
-            facts.put(key("vm", name, "vcpu", vcpu[1], "cpus"), thread.cpus, f"/proc/{pid}/task/*/status")
-            facts.put(key("vm", name, "vcpu", vcpu[1], "scheduling"), thread.scheduling, f"/proc/{pid}/task/*/stat")
-            facts.put(key("vm", name, "vcpu", vcpu[1], "tid"), thread.tid, f"/proc/{pid}/task", volatile=True)
-            _waited(facts, key("vm", name, "vcpu", vcpu[1], "waited_pct"), thread, f"/proc/{pid}/task/*/schedstat")
+            number = vcpu[1] or _ALL_VCPUS
+            facts.put(key("vm", name, "vcpu", number, "cpus"), thread.cpus, f"/proc/{pid}/task/*/status")
+            facts.put(key("vm", name, "vcpu", number, "scheduling"), thread.scheduling, f"/proc/{pid}/task/*/stat")
+            facts.put(key("vm", name, "vcpu", number, "tid"), thread.tid, f"/proc/{pid}/task", volatile=True)
+            _waited(facts, key("vm", name, "vcpu", number, "waited_pct"), thread, f"/proc/{pid}/task/*/schedstat")
         elif thread.comm.startswith("vhost-"):
             workers.append(thread)  # from 6.4 on a worker is a thread of QEMU
     if not vcpus:
-        why = "no thread is named as a vCPU: QEMU runs without debug-threads=on"
+        why = "no thread is named as a vCPU" + ("" if line.names_threads else ": QEMU runs without debug-threads=on")
         facts.unknown(key("vm", name, "vcpu"), f"/proc/{pid}/task/*/comm", why)
-    for number, worker in enumerate(sorted(workers, key=lambda thread: thread.tid)):
-        facts.put(key("vm", name, "vhost", number, "cpus"), worker.cpus, "/proc/*/status")
-        facts.put(key("vm", name, "vhost", number, "scheduling"), worker.scheduling, "/proc/*/stat")
-        facts.put(key("vm", name, "vhost", number, "tid"), worker.tid, "/proc", volatile=True)
-        _waited(facts, key("vm", name, "vhost", number, "waited_pct"), worker, "/proc/*/schedstat")
+    for place, worker in enumerate(sorted(workers, key=lambda thread: thread.tid)):
+        facts.put(key("vm", name, "vhost", place, "cpus"), worker.cpus, "/proc/*/status")
+        facts.put(key("vm", name, "vhost", place, "scheduling"), worker.scheduling, "/proc/*/stat")
+        facts.put(key("vm", name, "vhost", place, "tid"), worker.tid, "/proc", volatile=True)
+        _waited(facts, key("vm", name, "vhost", place, "waited_pct"), worker, "/proc/*/schedstat")
     _nics(facts, pid, name, line)
 
 

@@ -19,6 +19,7 @@ from netconsole.sources.ovs.vswitchd import (
     FLOW_DELETES,
     FLOW_PUTS,
     MAX_FLOWS_DUMPED,
+    NAMELESS,
     Answers,
     Flow,
     Revalidation,
@@ -242,7 +243,7 @@ class OvsFlows:
             "ended": int(one.pid is None),
             "answered_ago_s": None if one.silent_s is None else round(one.silent_s),
         }
-        if one.pid is None:
+        if one.pid is None or threads.get(NAMELESS):  # which of them is what, nobody says
             gauges |= {"handlers": None, "revalidators": None}
         counters = answers.counters if answers else {}
         counts = tuple(counters.get(name) for name in (FLOW_PUTS, FLOW_DELETES, EXECUTED))

@@ -15,7 +15,8 @@ from netconsole_collector.primitives.exchange import MAX_REPLY_BYTES
 DIRECTORIES = ("/run/openvswitch", "/var/run/openvswitch", "/usr/local/var/run/openvswitch")
 NAMES = ("ovs-vswitchd", "ovs-vswitchd-dpdk")
 """Of the program, as it was called: pidfile and socket have it. The second is Debian's build with DPDK."""
-_COMM_CHARACTERS = 15
+PROGRAM_COMMS = tuple(name[:15] for name in NAMES)
+"""As the kernel keeps them: 15 bytes."""
 DIRECTORY_VARIABLE = "OVS_RUNDIR"
 """Where Open vSwitch's own tools look first."""
 TIMEOUT_S = 0.25
@@ -93,6 +94,6 @@ def running_vswitchd(directories: Sequence[str], target: Target = HERE) -> Runni
                 comm = target.read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
             except (OSError, ValueError):
                 continue
-            if comm == name[:_COMM_CHARACTERS]:
+            if comm == PROGRAM_COMMS[NAMES.index(name)]:
                 return RunningVswitchd(pid, f"{directory}/{name}.{pid}.ctl")
     return None

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
-from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, running_vswitchd
+from netconsole.sources.ovs.unixctl import PROGRAM_COMMS, Refused, Unixctl, UnixctlError, running_vswitchd
 
 ASK_AGAIN_S = 5.0
 """How long not to ask again when it does not answer, because it is busy."""
 SILENT_AFTER_S = 2.0
 """One answer may be late because a CPU is busy, ours or its. After so long, and twice asked, it does not answer."""
 USERSPACE = "netdev"
+NAMELESS = ""
+"""Stands for the threads that have no name of their own."""
 MAX_FLOWS_DUMPED = 5000
 """With more flows than this no dump is made, because a dump blocks the main thread of ovs-vswitchd."""
 DUMP_TIMEOUT_S = 1.0
@@ -168,7 +170,10 @@ class Vswitchd:
         return bridges_in(self._connected().ask("dpif/show"))
 
     def threads(self) -> dict[str, int]:
-        """How many threads it has, by name without number: handler, revalidator, pmd-c01/id: …"""
+        """How many threads it has, by name without number: handler, revalidator, pmd-c01/id: …
+
+        A name of more than 15 bytes (revalidator10000) is refused: the thread keeps that of the process, NAMELESS here.
+        """
         found: dict[str, int] = {}
         try:
             threads = self._target.names(f"/proc/{self.pid}/task") if self.pid else []
@@ -176,11 +181,13 @@ class Vswitchd:
             threads = []
         comms = [f"/proc/{self.pid}/task/{thread}/comm" for thread in threads]
         self._target.ahead(Question("read", (comm,)) for comm in comms)
-        for comm in comms:
+        for thread, comm in zip(threads, comms, strict=True):
             try:
-                kind = self._target.read(comm).decode("utf-8", "replace").strip().rstrip("0123456789")
+                name = self._target.read(comm).decode("utf-8", "replace").strip()
             except OSError:
                 continue  # the thread ended meanwhile
+            is_nameless = name in PROGRAM_COMMS and thread != str(self.pid)
+            kind = NAMELESS if is_nameless else name.rstrip("0123456789")
             found[kind] = found.get(kind, 0) + 1
         return found
 

@@ -128,8 +128,51 @@ def test_the_qemu_version_is_read_from_the_last_start_in_libvirts_log(hypervisor
 @given(st.lists(st.text()))
 def test_any_command_line_is_survived(arguments: list[str]) -> None:
     qemu.parse(arguments)
-    for option in ("-name", "-netdev", "-device", "-object"):
+    for option in ("-name", "-netdev", "-nic", "-net", "-device", "-object"):
         qemu.parse([word for argument in arguments for word in (option, argument)])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-nic", "tap,ifname=tap1,model=virtio-net-pci,mac=52:54:00:00:00:01"], [("tap1", "virtio-net-pci")]),
+        (["-net", "nic,model=e1000,macaddr=52:54:00:00:00:02", "-net", "tap,ifname=tap2"], [("tap2", "e1000")]),
+        (["-net", "tap,ifname=tap2", "-net", "nic"], [("tap2", None)]),
+        (["-net", "tap,ifname=tap2"], [("tap2", None)]),
+        (["-netdev", "tap,id=n,ifname=tap3", "-net", "nic,netdev=n,model=rtl8139"], [("tap3", "rtl8139")]),
+        (["-nic", "none"], []),
+        (["-net", "none"], []),
+        (["-nic", "user", "-nic", "tap,ifname=tap4"], [(None, None), ("tap4", None)]),
+        (["-netdev", "tap,id=n,ifname=a", "-device", "x,netdev=n", "-nic", "tap,ifname=b"], [("a", "x"), ("b", None)]),
+    ],
+)
+def test_every_way_to_give_a_guest_a_tap_is_read(
+    words: list[str], expected: list[tuple[str | None, str | None]]
+) -> None:
+    nics = qemu.parse(["qemu-system-x86_64", *words]).nics
+    assert [(nic.backend.get("ifname"), nic.device.get("driver")) for nic in nics] == expected
+    macs = [nic.device["mac"] for nic in nics if "mac" in nic.device]
+    assert macs == [word.rpartition("=")[2] for word in words if "52:54" in word]
+
+
+@pytest.mark.parametrize(
+    ("comm", "options", "facts_of_it", "why"),
+    [
+        ("CPU 0/TCG", "guest=a,debug-threads=on", "vm/a/vcpu/0/cpus", None),
+        ("ALL CPUs/TCG", "guest=a,debug-threads=on", "vm/a/vcpu/all/cpus", None),
+        ("qemu-system-x86", "guest=a", "vm/a/vcpu", "no thread is named as a vCPU: QEMU runs without debug-threads=on"),
+        ("qemu-system-x86", "guest=a,debug-threads=on", "vm/a/vcpu", "no thread is named as a vCPU"),
+    ],
+)
+def test_the_virtual_cpus_of_an_emulated_machine_are_found(
+    tmp_path: Path, comm: str, options: str, facts_of_it: str, why: str | None
+) -> None:
+    write(tmp_path, "proc/700/cmdline", f"qemu-system-x86_64\0-name\0{options}\0")
+    thread(tmp_path, "proc/700/task/701", 701, comm, "2")
+    found = Facts(Here(tmp_path))
+    vms.collect(found)
+    fact = found.taken()[facts_of_it]
+    assert (fact.value, fact.why) == (None if why else "2", why)
 
 
 @given(st.lists(st.text(), min_size=1))

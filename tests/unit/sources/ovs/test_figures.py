@@ -298,6 +298,12 @@ def test_a_process_that_does_not_answer(source: flows.OvsFlows, host: SwitchHost
     assert "stopped (SIGSTOP)" in (status.why or "")
 
 
+def test_threads_whose_names_were_too_long_are_not_counted_as_absent(source: flows.OvsFlows, host: SwitchHost) -> None:
+    host.files[f"/proc/{PID}/task/{PID + 9}/comm"] = "ovs-vswitchd\n"  # it wanted to be revalidator10000
+    (row,) = rows(read(source, host), "vswitchd")
+    assert (row.gauges["handlers"], row.gauges["revalidators"]) == (None, None)
+
+
 def ledger(frames: list[AnyFrame]) -> dict[str, tuple[int, int]]:
     (cost,) = [frame for frame in frames if isinstance(frame, Cost)]
     return {name: (count.delta, count.total) for name, count in cost.ledger.items()}
