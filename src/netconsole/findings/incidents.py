@@ -23,8 +23,6 @@ from netconsole.telemetry.state import State
 
 BLIND_AFTER = 2
 """Unknown intervals in a row after which an incident is no longer measured."""
-LATER_READ = 15
-"""So many intervals later than what leads another source of an incident may be read."""
 ENDED_SHOWN = 60
 """Intervals for which an ended incident stays in the list; it stays in the log."""
 MAX_SHOWN = 200
@@ -158,8 +156,8 @@ class Incidents:
             one.quiet = one.unknown = 0
             one.still = False
             one.blind_since_ns = None
-            # A counter that is read later than what leads is no later end.
-            if not one.tallies or (moved and not 0 < one.lead_quiet <= LATER_READ):
+            # A counter that is read later than what saw it is no later end.
+            if not one.tallies or (moved and not one.is_told_late()):
                 one.last_ns = max(one.last_ns, now_ns)
             needed = max(match.needed for match in group.matches) if group is not None else 0
             one.shown = one.shown or (group is not None and one.seen >= min(needed, one.lead.needed))

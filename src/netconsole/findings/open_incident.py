@@ -23,6 +23,8 @@ LEAVES_AFTER_LASTING = 30
 """The most for a small one, which does not move in every interval."""
 PAUSES = 10
 """A small one has ended after so many of the pauses that it usually makes."""
+LATER_READ = 15
+"""So many intervals later than another one a source of the same losses may be read."""
 WHERE = ("device", "netns", "vm", "queue", "process", "address", "port")
 """Labels that tell where an incident is, for documents."""
 
@@ -56,6 +58,10 @@ class _Tally:
     peak: float = 0.0
     rate: float = 0.0
     """Of the last interval, or for a small one the mean."""
+    moves: int = 0
+    """In how many intervals it has moved."""
+    moves_now: bool = False
+    quiet: int = 0
     rate_at_least: bool = False
     """Whether it is a lower bound, as a table marks it (docs/use/console.md)."""
     whole: int = LONG
@@ -84,8 +90,6 @@ class OpenIncident:
     seen: int = 0
     quiet: int = 0
     unknown: int = 0
-    lead_quiet: int = 0
-    """Intervals in a row in which what leads counted nothing: another source may be read later."""
     blind_since_ns: int | None = None
     at_least: bool = False
     """Whether total and peak are lower bounds: what was missed once is missing for good."""
@@ -137,11 +141,11 @@ class OpenIncident:
     def count(self, state: State, windows: Windows) -> bool:
         """Take over what the incident's rows have counted. True when one of its own cause moved in this interval."""
         moved = False
-        leads: list[bool] = []
         for (family, _), tally in self.tallies.items():
             probe = state.probes.get(family.probe)
             table = probe.tables.get(family.table) if probe is not None and probe.measuring else None
             rate = 0.0
+            tally.moves_now = False
             known: list[Window] = []
             for key, counted in tally.rows.items():
                 row = table.rows.get(key) if table is not None else None
@@ -150,10 +154,7 @@ class OpenIncident:
                     continue
                 counted.take(count.total)
                 rate += count.per_s or 0.0
-                moves = bool(count.delta and tally.cause == self.cause)
-                moved = moved or moves
-                if family.probe == self.lead.evidence.probe:
-                    leads.append(moves)
+                tally.moves_now = tally.moves_now or bool(count.delta and tally.cause == self.cause)
                 if (window := windows.of(family).get(key)) is not None:
                     known.append(window)
             lacks = probe is not None and is_lower_bound(probe)
@@ -170,8 +171,16 @@ class OpenIncident:
                 tally.rate = sum(window.mean_per_s(last, SHORT, length_s) for window in known)
             tally.rate_at_least = tally.whole < (1 if is_of_now else SHORT if known else LONG)
             tally.peak = max(tally.peak, rate)
-        self.lead_quiet = 0 if any(leads) or not leads else self.lead_quiet + 1
+            tally.moves += tally.moves_now
+            tally.quiet = 0 if tally.moves_now else tally.quiet + 1
+            moved = moved or tally.moves_now
         return moved
+
+    def is_told_late(self) -> bool:
+        """Whether only sources moved in this interval that are read less often than another one, which is quiet."""
+        own = [tally for tally in self.tallies.values() if tally.cause == self.cause and tally.moves]
+        usual = max(own, key=lambda tally: tally.moves, default=None)
+        return usual is not None and 0 < usual.quiet <= LATER_READ
 
     def rest(self, windows: Windows) -> None:
         """Take note that nothing of it was counted in this interval."""
