@@ -37,7 +37,7 @@ class CountedRow(NamedTuple):
     """A row of a table, with the value that counts dead packets. ``per_s``: None is not known.
 
     ``at_least``: the total is a lower bound; ``now_at_least``: the rate of the last interval is one. ``is_scaled`` and
-    ``is_scaled_now``: they were made of a share of the packets.
+    ``is_scaled_now``: they were made of a share of the packets. ``is_held``: the rate is of an interval before.
     """
 
     family: Family
@@ -49,6 +49,7 @@ class CountedRow(NamedTuple):
     now_at_least: bool = False
     is_scaled: bool = False
     is_scaled_now: bool = False
+    is_held: bool = False
 
 
 @dataclass(slots=True)
@@ -75,18 +76,26 @@ class DropPlace:
 
     @property
     def now_at_least(self) -> bool:
-        """Whether the last interval of one of its sources lacks something."""
-        return any(row.now_at_least for row in self.rows)
+        """Whether its rate is a lower bound: the source that says it lacks something of the last interval."""
+        return any(row.now_at_least for row in self._rows_of_rate())
 
     @property
     def mark(self) -> str:
         """What stands before its total: ≥ for a lower bound, ≈ for what was scaled."""
-        return AT_LEAST if self.at_least else ABOUT if any(row.is_scaled for row in self.rows) else ""
+        if self.at_least:
+            return AT_LEAST
+        return ABOUT if any(row.is_scaled and self.counted[row.family] == self.total for row in self.rows) else ""
 
     @property
     def mark_now(self) -> str:
         """The same of its rate."""
-        return AT_LEAST if self.now_at_least else ABOUT if any(row.is_scaled_now for row in self.rows) else ""
+        if self.now_at_least:
+            return AT_LEAST
+        return ABOUT if any(row.is_scaled_now for row in self._rows_of_rate()) else ""
+
+    def _rows_of_rate(self) -> list[CountedRow]:
+        """The rows of the sources that say its rate."""
+        return [row for row in self.rows if self.per_s in (None, self.rates.get(row.family))]
 
     @property
     def best(self) -> CountedRow:
@@ -154,6 +163,22 @@ def with_incidents(places: Iterable[DropPlace], level_of: Callable[[CountedRow],
     return sorted(found, key=_rank)
 
 
+def unwatched(state: State, manifests: Mapping[str, Manifest]) -> dict[str, int | None]:
+    """The probes that count dead packets and do not watch now, and since when (wall clock); None: from the start on."""
+    found: dict[str, int | None] = {}
+    for name, manifest in manifests.items():
+        probe = state.probes.get(name)
+        if not manifest.drop_places or probe is None or not probe.settled or probe.status == "unsupported":
+            continue
+        tables = [probe.tables[spec.table] for spec in manifest.drop_places if spec.table in probe.tables]
+        since = [at_ns for table in tables if (at_ns := probe.unwatched_since_ns(table)) is not None]
+        if since:
+            found[name] = max(since)
+        elif not probe.measuring or probe.mode == "counters":
+            found[name] = None
+    return found
+
+
 def _rows_of(state: State, manifests: Mapping[str, Manifest]) -> Iterator[CountedRow]:
     for name, manifest in manifests.items():
         probe = state.probes.get(name)
@@ -165,9 +190,10 @@ def _rows_of(state: State, manifests: Mapping[str, Manifest]) -> Iterator[Counte
             for row in table.rows.values() if table is not None else ():
                 count = row.counts.get(family[1])
                 if count is not None and count.total:
-                    scaled = bool(count.variance), table is not None and table.one_in > 1
+                    now = (table.one_in > 1, table.is_held) if table is not None else (False, False)
                     yield CountedRow(
-                        Family(name, *family), row.key, row.labels, count.total, count.per_s, *bounds, *scaled
+                        Family(name, *family), row.key, row.labels, count.total, count.per_s, *bounds,
+                        bool(count.variance), *now,
                     )  # fmt: skip
 
 
@@ -244,9 +270,11 @@ def _take(known: DropPlace, other: DropPlace) -> None:
         known.counted[family] += total
         known.rates[family] = known.rates.get(family, 0.0) + other.rates[family]
     known.total = max(known.counted.values())
-    if known.per_s is not None or other.per_s is not None:
-        known.per_s = max(known.rates.values())
     known.rows += other.rows
+    if known.per_s is not None or other.per_s is not None:
+        # Who rests tells the rate of before: it says nothing while another one watches.
+        watching = {row.family for row in known.rows if not row.is_held and row.per_s is not None}
+        known.per_s = max(rate for family, rate in known.rates.items() if family in watching or not watching)
     known.at_least = any(row.at_least for row in known.rows if known.counted[row.family] == known.total)
 
 

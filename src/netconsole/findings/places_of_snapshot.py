@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from netconsole.base.figure import ABOUT
 from netconsole.findings.drop_places import CountedRow, DropPlace, drop_places, with_incidents
 from netconsole.findings.match import Level
 from netconsole.findings.senders import Senders
 from netconsole.findings.windows import Family
 from netconsole.probes.manifest import Manifest
-from netconsole.snapshot.document import MEASURED, DropPlaceData, ProbeData, Snapshot, SnapshotValue, seconds
+from netconsole.snapshot.document import DropPlaceData, ProbeData, Snapshot, SnapshotValue, seconds
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 
@@ -51,6 +52,7 @@ def _document(place: DropPlace, senders: Senders) -> DropPlaceData:
         total=place.total,
         per_s=None if place.per_s is None else round(place.per_s, 3),
         at_least=place.at_least,
+        scaled=place.mark == ABOUT,
         sender=senders.first(place),
         probes=sorted({row.family.probe for row in place.rows}),
     )
@@ -59,19 +61,21 @@ def _document(place: DropPlace, senders: Senders) -> DropPlaceData:
 def _rows(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[CountedRow]:
     for name, manifest in manifests.items():
         probe = snapshot.probes.get(name)
-        if probe is None or probe.status not in MEASURED:
+        if probe is None or not probe.has_measured:
             continue
         span_s = seconds(snapshot, name)
         at_least = any(probe.ledger.get(entry) for entry in LEDGER_COUNTS)
         for table, value in {(spec.table, spec.value) for spec in manifest.drop_places}:
             wanted = manifest.tables[table].labels
-            for row in probe.tables.get(table, ()):
+            errors = probe.row_errors.get(f"{table}.{value}")
+            for number, row in enumerate(probe.tables.get(table, ())):
                 total = row.get(value)
                 if isinstance(total, int) and total > 0:
                     labels = _labels(row, wanted)
                     per_s = total / span_s if span_s else None
                     family = Family(name, table, value)
-                    yield CountedRow(family, tuple(labels.items()), labels, total, per_s, at_least)
+                    error = errors[number] if errors else 0
+                    yield CountedRow(family, tuple(labels.items()), labels, total, per_s, at_least, is_scaled=error > 0)
 
 
 def _labels(row: Mapping[str, SnapshotValue], wanted: Iterable[str]) -> dict[str, Label]:

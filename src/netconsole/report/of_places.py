@@ -10,7 +10,7 @@ from netconsole.findings.places_of_snapshot import places_of
 from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Heading, Note, ReportBlock, TextTable
 from netconsole.snapshot.balance import SEEN_BY, balance_sums, is_filtered
-from netconsole.snapshot.document import MEASURED, BalanceData, Snapshot
+from netconsole.snapshot.document import MEASURED, BalanceData, DropPlaceData, Snapshot
 
 MAX_PLACES = 30
 """The JSON document has all."""
@@ -26,8 +26,8 @@ def drop_places(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterat
     rows = [
         [
             one.level,
-            figure.count(one.total, one.at_least),
-            figure.number(one.per_s, one.at_least),
+            figure.count(one.total, _mark(one)),
+            figure.number(one.per_s, _mark(one)),
             f"{one.stage} {one.where}".strip(),
             one.why,
             one.sender or figure.UNKNOWN,
@@ -36,6 +36,10 @@ def drop_places(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterat
     ]
     head = ["", "packets", "per s", "place", "cause", "first sender"]
     yield TextTable(head, rows, frozenset({1, 2}), max(0, len(found) - MAX_PLACES))
+
+
+def _mark(one: DropPlaceData) -> str:
+    return figure.AT_LEAST if one.at_least else figure.ABOUT if one.scaled else ""
 
 
 def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:

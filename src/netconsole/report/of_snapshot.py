@@ -38,7 +38,6 @@ from netconsole.report.short_form import (
     sum_of,
 )
 from netconsole.snapshot.document import (
-    MEASURED,
     ColumnData,
     HistogramData,
     ProbeData,
@@ -106,7 +105,7 @@ def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[
     blocks += drop_places(snapshot, manifests)
     blocks += losses_held_against(snapshot)
     for name, probe in snapshot.probes.items():
-        if probe.status in MEASURED:
+        if probe.has_measured:
             blocks += _probe(name, probe, snapshot, manifests.get(name))
     blocks += [Heading("Budget"), *_budget(snapshot)]
     blocks += [Heading("Cost by probe"), *_cost(snapshot)]
@@ -149,6 +148,8 @@ def _cannot_see(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterat
 def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest | None) -> list[ReportBlock]:
     title = f"{manifest.title} ({name})" if manifest else name
     blocks: list[ReportBlock] = [Heading(title)]
+    if probe.until:
+        blocks.append(Note(f"It was detached or lost at {probe.until}: the figures are of the time until then."))
     if probe.filters:
         blocks.append(Note(f"Only what passes the filter {filters_text(probe.filters)}."))
     lost = {entry for entry in LEDGER_COUNTS if probe.ledger.get(entry)}
@@ -170,7 +171,8 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     ]
     for table, cells in probe.tables.items():
         if cells:
-            blocks.append(_table(cells, probe.columns.get(table), seconds(snapshot, name), lost))
+            errors = {key: of_rows for key, of_rows in probe.row_errors.items() if key.startswith(f"{table}.")}
+            blocks.append(_table(table, cells, probe.columns.get(table), seconds(snapshot, name), lost, errors))
     for histogram, data in probe.histograms.items():
         blocks += _histogram(histogram, data)
     if unseen_ms := probe.ledger.get(UNSEEN):
@@ -182,6 +184,8 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
                 " lower bounds (≥)."
             )
         )
+    if probe.row_errors:
+        blocks.append(Note(_scaled(probe)))
     if untimed := probe.ledger.get("unmeasured"):
         blocks.append(
             Note(
@@ -195,36 +199,62 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     return blocks
 
 
+def _scaled(probe: ProbeData) -> str:
+    worst = 0.0
+    for key, errors in probe.row_errors.items():
+        table, _, value = key.partition(".")
+        totals = [number(row.get(value)) or 0.0 for row in probe.tables.get(table, [])]
+        if largest := max(totals, default=0.0):
+            worst = max(worst, 100 * errors[totals.index(largest)] / largest)
+    return (
+        "To keep the budget, rows were made of a share of the packets and scaled (≈): the largest is off by"
+        f" {figure.percent(worst)} at most, 95 times in 100. Counters are exact."
+    )
+
+
 def _table(
-    rows: list[dict[str, SnapshotValue]], columns: TableColumns | None, span_s: float, lost: AbstractSet[str]
+    name: str,
+    rows: list[dict[str, SnapshotValue]],
+    columns: TableColumns | None,
+    span_s: float,
+    lost: AbstractSet[str],
+    errors: Mapping[str, list[int]],
 ) -> TextTable:
     if columns is None or not columns.values:
         return _rows(rows)
     main = next(iter(columns.values))
     labels = [label for label in columns.labels if any(row.get(label) not in (None, "") for row in rows)]
     values = [name for name in columns.values if any(row.get(name) for row in rows)] or [main]
-    ordered = sorted(rows, key=lambda row: -max((number(row.get(name)) or 0.0 for name in values), default=0.0))
+    ordered = sorted(
+        enumerate(rows), key=lambda one: -max((number(one[1].get(value)) or 0.0 for value in values), default=0.0)
+    )
     head = list(labels)
-    for name in values:
-        unit = columns.values[name].unit
-        head.append(f"{name} ({unit})" if unit and unit not in TIME_UNITS else name)
-        if columns.values[name].kind == "sum":
+    for value in values:
+        unit = columns.values[value].unit
+        head.append(f"{value} ({unit})" if unit and unit not in TIME_UNITS else value)
+        if columns.values[value].kind == "sum":
             head.append("per s")
     shown = []
-    for row in ordered[:MAX_ROWS]:
+    for place, row in ordered[:MAX_ROWS]:
         cells = [_text(row.get(label)) for label in labels]
-        for name in values:
-            cells += _cells(row.get(name), columns.values[name], span_s, lost)
+        for value in values:
+            of_rows = errors.get(f"{name}.{value}")
+            is_scaled = bool(of_rows and of_rows[place])
+            cells += _cells(row.get(value), columns.values[value], span_s, lost, is_scaled)
         shown.append(cells)
     return TextTable(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
 
 
-def _cells(value: SnapshotValue, column: ColumnData, span_s: float, lost: AbstractSet[str]) -> list[str]:
+def _cells(
+    value: SnapshotValue, column: ColumnData, span_s: float, lost: AbstractSet[str], is_scaled: bool
+) -> list[str]:
     """The cells of one value. A sum has a second cell: its rate, or for a sum of times the time per second.
 
-    A rate is of the time that was seen: it lacks nothing of the rest.
+    A rate is of the time that was seen: it lacks nothing of the rest. ``is_scaled``: it was made of a share of the
+    packets.
     """
-    total_lacks, rate_lacks = bool(lost), bool(lost - {UNSEEN})
+    scaled = figure.ABOUT if is_scaled else ""
+    total_lacks, rate_lacks = bool(lost) or scaled, bool(lost - {UNSEEN}) or scaled
     known = number(value)
     if column.kind == "max":
         return [figure.quantity(known, column.unit) if column.unit in TIME_UNITS else figure.number(known)]

@@ -30,7 +30,7 @@ from netconsole.snapshot.document import (
 from netconsole.snapshot.of_probe import (
     COLLECTOR_RESTARTED,
     NOTHING,
-    PROBE_RESTARTED,
+    SOURCE_RESTARTED,
     ProbeTotals,
     has_gone_back,
     ledger_since,
@@ -103,12 +103,14 @@ def build(
     earlier: ProbeData | None = None
     for name, probe in state.probes.items():
         fresh = COLLECTOR_RESTARTED if is_new and probe.source == "collector" else None
-        start = since.probes.get(name, NOTHING) if fresh is None else NOTHING
+        start = since.probes.get(name, NOTHING)
         began_ns = start.read_mono_ns or since.closed_ns.get(probe.source) or since.mono_ns
         span_ns = _span(probe, state.sources[probe.source], began_ns, duration_ns)
-        if fresh is None and has_gone_back(probe, start):
-            start, fresh = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={}), PROBE_RESTARTED
-        probes[name] = probe_data(probe, manifests.get(name), start, span_ns, fresh)
+        if has_gone_back(probe, start):
+            start, fresh = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={}), SOURCE_RESTARTED
+        until_ns = None if probe.measuring or span_ns <= 0 else probe.cost.read_mono_ns
+        until = None if until_ns is None else utc((wall_ns - (mono_ns - until_ns)) / 1e9)
+        probes[name] = probe_data(probe, manifests.get(name), start, span_ns, fresh, until)
         if name == SEEN_BY:  # also what it saw before it was detached
             seen[name] = _seen(probe, start)
             if fresh is None and since.seen_before is not None:

@@ -139,6 +139,16 @@ class ProbeData(msgspec.Struct, frozen=True):
     row_history: dict[str, list[list[float]]] = {}
     """Of the columns that add up, as ``table.column``: one list for each row, in the table's order,
     per second, one value for each part of the run; all parts are equally long. Empty where it is not known."""
+    row_errors: dict[str, list[int]] = {}
+    """Of columns whose rows were made of a share of the packets, as ``table.column``: by how much each row's count may
+    be off by chance, 95 times in 100. 0: exact."""
+    until: str | None = None
+    """When its figures end, where it was detached or lost before the end of the run. UTC, as of ``created``."""
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether it has figures of the run, or of a part of it."""
+        return self.status in MEASURED or self.until is not None
 
 
 class EvidenceData(msgspec.Struct, frozen=True):
@@ -197,7 +207,8 @@ class BalanceData(msgspec.Struct, frozen=True, rename={"entered": "in", "left": 
 class DropPlaceData(msgspec.Struct, frozen=True):
     """A place where packets died: how many in the whole run, why, and who sent first, as far as it is known.
 
-    Level ``ok``: packets that nobody wanted. With ``at_least`` it is a lower bound. ``probes`` are those that saw it.
+    Level ``ok``: packets that nobody wanted. With ``at_least`` it is a lower bound; ``scaled``: it was made of a share
+    of the packets. ``probes`` are those that saw it.
     """
 
     level: Literal["!!", "!", "?", "ok"]
@@ -207,6 +218,7 @@ class DropPlaceData(msgspec.Struct, frozen=True):
     total: BoundedCount
     per_s: float | None = None
     at_least: bool = False
+    scaled: bool = False
     sender: str = ""
     probes: list[str] = []
 

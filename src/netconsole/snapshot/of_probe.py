@@ -24,8 +24,8 @@ from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramsState, RowKey, RowState, TableState
 
 NEVER_SETTLED = "the probe was not attached in time"
-COLLECTOR_RESTARTED = "the collector was lost and started again: the figures begin there"
-PROBE_RESTARTED = "the probe was detached and attached again: the figures begin there"
+COLLECTOR_RESTARTED = "the collector was lost and started again: nobody watched meanwhile"
+SOURCE_RESTARTED = "its source was lost and started again: the figures begin there"
 MAX_PARTS = 20
 """Of a row's history: enough to tell a steady loss from a burst."""
 HISTORY_AGREES = 2.0
@@ -96,16 +96,24 @@ def ledger_since(probe: ProbeState, start: ProbeTotals) -> dict[str, int]:
 
 
 def probe_data(
-    probe: ProbeState, manifest: Manifest | None, start: ProbeTotals, duration_ns: int, restarted: str | None
+    probe: ProbeState,
+    manifest: Manifest | None,
+    start: ProbeTotals,
+    duration_ns: int,
+    restarted: str | None,
+    until: str | None = None,
 ) -> ProbeData:
-    """What a probe measured since ``start``, in ``duration_ns``. ``restarted``: why its figures begin later."""
+    """What a probe measured since ``start``, in ``duration_ns``.
+
+    ``restarted``: why it has not measured all the time. ``until``: when it was detached or lost, if it had measured.
+    """
     why = "; ".join(part for part in (probe.why, probe.help) if part) or None
     status = probe.status
     if not probe.settled:
         status, why = "failed", NEVER_SETTLED
     elif probe.measuring and restarted:
         status, why = "degraded", restarted
-    if not probe.measuring:
+    if not probe.measuring and until is None:
         return ProbeData(status=status, why=why, mode=probe.mode, version=manifest.version if manifest else None)
     ledger = ledger_since(probe, start)
     seen_ns = max(0, duration_ns - ledger.get(UNSEEN, 0) * 1_000_000)
@@ -135,6 +143,8 @@ def probe_data(
         duration_s=round(seen_ns / 1e9, 6),
         history=_history(probe, start),
         row_history=_row_history(probe, manifest, start, seen_ns),
+        row_errors=_row_errors(probe, manifest, start),
+        until=until,
     )
 
 
@@ -251,6 +261,18 @@ def _row_history(
                 ]
                 if any(rows):
                     found[f"{table.name}.{column.name}"] = rows
+    return found
+
+
+def _row_errors(probe: ProbeState, manifest: Manifest | None, start: ProbeTotals) -> dict[str, list[int]]:
+    """By how much the counts of rows may be off, where any is."""
+    found = {}
+    for table in probe.tables.values():
+        spec = manifest.tables.get(table.name) if manifest else None
+        for column in spec.value if spec else ():
+            errors = [row.error(column.name) for row, _ in _moved(table, start)]
+            if any(errors):
+                found[f"{table.name}.{column.name}"] = errors
     return found
 
 

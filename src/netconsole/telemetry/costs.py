@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, field
 
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import Count, Name, Natural, Text
+from netconsole.telemetry.frames import Count, Int, Name, Natural, Text
 from netconsole.telemetry.ledger import LEDGER_COUNTS, LEDGER_ESTIMATED, LEDGER_SAMPLES, UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 
@@ -102,10 +102,13 @@ class ProbeCost(Saved):
     windows_ns: Natural = 0
     """For how long the statistics were on for it, while it was not sampled; and of which time."""
     windows_of_ns: Natural = 0
+    read_mono_ns: Int | None = None
+    """When the probe was read last (CLOCK_MONOTONIC of the measured host)."""
+    events_before: Annotated[dict[Name, Natural], Meta(max_length=64)] = field(default_factory=dict)
+    ledger_before: Annotated[dict[Name, Natural], Meta(max_length=64)] = field(default_factory=dict)
+    """Totals when the probe was lost or detached: what is counted since is added to them."""
 
     def __post_init__(self) -> None:
-        self.read_mono_ns: int | None = None
-        """When the probe was read last (CLOCK_MONOTONIC of the measured host)."""
         if not self.figures_until_ns:  # saved by a version that knew windows alone: they stand for all time until then
             for program in self.programs.values():
                 if program.window_ns:
@@ -122,8 +125,8 @@ class ProbeCost(Saved):
         self.elapsed_ns = frames.added(self.elapsed_ns, frame.interval_ns)
         self.read_mono_ns = frame.mono_ns
         self.maps_kb = frame.maps_kb
-        self.events = frame.events
-        self.ledger = frame.ledger
+        self.events = _together(self.events_before, frame.events)
+        self.ledger = _together(self.ledger_before, frame.ledger)
         self.measurable = frame.statistics is not None
         window_ns = frame.statistics.window_ns if frame.statistics else 0
         if not is_sampled:  # the window of one that is sampled is its whole period
@@ -141,6 +144,13 @@ class ProbeCost(Saved):
         if frame.statistics is not None and window_ns > 0:
             self.estimated = frame.statistics.estimated or window_ns < frame.statistics.interval_ns
             self.kernel_cpu_pct = total or 0.0
+
+    def begin_again(self, at_mono_ns: int) -> None:
+        """The probe counts from 0 again at this time. Since it was read last, nobody has watched."""
+        away_ms = max(0, at_mono_ns - (self.read_mono_ns or at_mono_ns)) // 1_000_000
+        self.events_before = {name: count.total for name, count in self.events.items()}
+        self.ledger_before = {name: count.total for name, count in self.ledger.items()}
+        self.ledger_before[UNSEEN] = frames.added(self.ledger_before.get(UNSEEN, 0), away_ms)
 
     def sums(self) -> dict[str, tuple[int, int, int]]:
         """By program: ns that its figures stand for, runs in them, and run time. Subtract two for a period of time."""
@@ -172,3 +182,10 @@ class ProbeCost(Saved):
 
     def _entries(self, names: Iterable[str]) -> dict[str, int]:
         return {name: self.ledger[name].total for name in names if name in self.ledger and self.ledger[name].total}
+
+
+def _together(before: Mapping[str, int], sent: dict[str, Count]) -> dict[str, Count]:
+    if not before:
+        return sent
+    kept = {name: Count(delta=0, total=total) for name, total in before.items()}
+    return kept | {name: Count(one.delta, frames.added(one.total, before.get(name, 0))) for name, one in sent.items()}

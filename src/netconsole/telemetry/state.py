@@ -51,6 +51,8 @@ class CounterState(Saved, array_like=True):
     count: CountState
     tick: Natural
     is_partial: bool = False
+    before: Natural = 0
+    """Its total when its probe was lost or detached: what is counted since is added to it."""
 
     def __post_init__(self) -> None:
         self.series = Series()
@@ -161,6 +163,10 @@ class ProbeState(Saved):
         lost = self.cost.counts_lost_now()
         return bool(lost if self.seen_pct is None else lost - {"unlisted"})  # what was not listed was not seen either
 
+    def unwatched_since_ns(self, table: TableState) -> int | None:
+        """When a table was read last (wall clock), if it is not watched now; None while it is, and if it never was."""
+        return None if self.measuring and table.is_told else table.until_ns
+
     def total_mark(self, row: RowState, name: str) -> str:
         """What stands before a total of a row: ≥ where it is a lower bound, ≈ where it is scaled."""
         return AT_LEAST if self.at_least() else ABOUT if row.error(name) else ""
@@ -184,9 +190,12 @@ class ProbeState(Saved):
             case frames.Status():
                 if frame.knobs.get("seen_pct") != self.knobs.get("seen_pct"):
                     self._seen.clear()
+                was_measuring = self.measuring
                 self.status, self.mode, self.why = frame.state, frame.mode, frame.why
                 self.help = _in_one_line(frame.help)
                 self.attach, self.missing, self.knobs = frame.attach, frame.missing, frame.knobs
+                if self.measuring and not was_measuring and frame.source == "collector":
+                    self._begin_again(frame.mono_ns)
             case frames.Counters():
                 for name, sent in frame.values.items():
                     counter = self.counters.get(name)
@@ -197,7 +206,8 @@ class ProbeState(Saved):
                     rate = per_second(sent.delta, seen_ns(frame))
                     counter.series.put(tick, rate)
                     held = counter.count.per_s if frame.seen_ns == 0 else rate
-                    counter.count, counter.tick = CountState(sent.total, sent.delta, held), tick
+                    total = frames.added(sent.total, counter.before)
+                    counter.count, counter.tick = CountState(total, sent.delta, held), tick
                     counter.is_partial = counter.is_partial or frame.seen_ns is not None
                 self._see(frame, tick)
             case frames.Table():
@@ -247,18 +257,27 @@ class ProbeState(Saved):
         for table in self.tables.values():
             table.close(tick)
         for group in self.histograms.values():
-            group.close(tick)
+            if self.measuring and self.mode != "counters":
+                group.close(tick)
+            else:
+                group.lose(tick)
 
     def _restart(self) -> None:
-        """Its source starts again: forget its figures, but keep the histories."""
+        """Its source starts again. What it has counted stays."""
         self.status, self.why, self.help = "compiling", None, None
-        for counter in self.counters.values():
-            counter.count = CountState(0, None, None)
-        for table in self.tables.values():
-            table.forget()
-        self.histograms.clear()
         self._seen.clear()
-        self.cost = ProbeCost()
+
+    def _begin_again(self, mono_ns: int) -> None:
+        """It is attached, and counts from 0. What it counted before it was lost or detached stays in its totals."""
+        if not (self.counters or self.tables or self.histograms):
+            return
+        for counter in self.counters.values():
+            counter.before, counter.is_partial = counter.count.total, True
+        for table in self.tables.values():
+            table.begin_again()
+        for group in self.histograms.values():
+            group.begin_again()
+        self.cost.begin_again(mono_ns)
 
 
 class State:

@@ -11,7 +11,7 @@ from msgspec import Meta, field
 
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Int, Label, Labels, Name, Natural, Text
-from netconsole.telemetry.histogram import EMPTY, percentile
+from netconsole.telemetry.histogram import EMPTY, add, percentile
 from netconsole.telemetry.saved import Keyed, Saved, SavedValues
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 
@@ -76,6 +76,8 @@ class RowState(SavedValues):
     first_seen_ns: Int
     last_active_ns: Int
     moving: bool = False
+    before: Annotated[dict[Name, Natural], Meta(max_length=MAX_VALUES)] = field(default_factory=dict)
+    """Its totals when its probe was lost or detached: what is counted since is added to them."""
 
     @property
     def key(self) -> RowKey:
@@ -109,11 +111,17 @@ class TableState(Saved):
     _rows: Keyed[RowKey, RowState] = field(default_factory=Keyed)
     one_in: Natural = 1
     """For how many counts one that is in a row stood in the last interval: above 1 its rates are estimates (≈)."""
+    until_ns: Int | None = None
+    """When it was read last (wall clock)."""
 
     def __post_init__(self) -> None:
         self._moving = [row for row in self.rows.values() if row.moving]
         self._history: dict[RowKey, dict[str, Series]] = {}
         self._sums: dict[str, Series] = {}
+        self.is_told = True
+        """Whether the last interval had a frame of it."""
+        self.is_held = False
+        """Whether rates are of an interval before, because nothing was seen in the last one."""
 
     def follow(self, timeline: Timeline) -> None:
         """Count intervals by this timeline. The history begins here."""
@@ -148,8 +156,9 @@ class TableState(Saved):
         if frame.seen_ns == 0:
             self.hold(tick)
             return
+        self.is_held = False
         self._stand_still(tick)
-        self.one_in = max(1, frame.one_in)
+        self.one_in, self.until_ns = max(1, frame.one_in), frame.wall_ns
         together = _grown(frame) if self.one_in > 1 else {}
         rows = self.rows
         seen: set[RowKey] = set()
@@ -173,14 +182,15 @@ class TableState(Saved):
                 self._sum_of(name).put(tick, per_second(delta, seen_ns(frame)))
         self.omitted = frame.omitted + refused
         if frame.full:
-            for key in rows.keys() - seen:
+            for key in [key for key in rows.keys() - seen if not rows[key].before]:
                 rows.pop(key).moving = False
 
     def close(self, tick: int) -> None:
         """End interval ``tick``. Without a frame in it (lost, its source failed) rates and gauges are unknown."""
-        if self.tick == tick:
+        self.is_told = self.tick == tick
+        if self.is_told:
             return
-        self.tick = tick
+        self.tick, self.is_held = tick, False
         for row in self.rows.values():
             for count in row.counts.values():
                 count.delta = count.per_s = None
@@ -192,7 +202,7 @@ class TableState(Saved):
 
     def hold(self, tick: int) -> None:
         """Nothing was seen in interval ``tick``: rates are still those that were seen last."""
-        self.tick = tick
+        self.tick, self.is_held = tick, True
         for series in self._every_series():
             series.put(tick, None)
 
@@ -212,10 +222,10 @@ class TableState(Saved):
             row.moving = False
         self._moving.clear()
 
-    def forget(self) -> None:
-        """The source starts again: forget all rows, but keep the histories."""
-        self.rows.clear()
-        self._moving.clear()
+    def begin_again(self) -> None:
+        """Its probe counts from 0 again: what was counted before stays."""
+        for row in self.rows.values():
+            row.before = {name: count.total for name, count in row.counts.items()}
 
     def _sum_of(self, name: str) -> Series:
         if name not in self._sums:
@@ -237,15 +247,16 @@ class TableState(Saved):
         moved = False
         for name, count in sent.counts.items():
             known = row.counts.get(name)
+            total = frames.added(count.total, row.before.get(name, 0))
             if known is None:
                 if len(row.counts) >= MAX_VALUES:
                     continue
-            elif known.total == count.total and count.delta == 0 and known.per_s == 0.0:
+            elif known.total == total and count.delta == 0 and known.per_s == 0.0:
                 continue  # most rows of a full frame have not changed
             variance = known.variance if known is not None else 0.0
             if together and count.delta:
                 variance += _chance(count.delta, together[name], frame.one_in, is_first=not variance)
-            row.counts[name] = CountState(count.total, count.delta, per_second(count.delta, seen_ns(frame)), variance)
+            row.counts[name] = CountState(total, count.delta, per_second(count.delta, seen_ns(frame)), variance)
             moved = moved or count.delta != 0
             sums[name] = sums.get(name, 0) + (count.delta or 0)
         for name in row.counts.keys() - sent.counts.keys():  # nobody knows it now
@@ -306,6 +317,8 @@ class HistogramState(SavedValues):
     per_s: float | None
     tick: Natural
     last_active_ns: Int
+    before: Buckets = EMPTY
+    """Its total when its probe was lost or detached: what is counted since is added to it."""
 
     @property
     def key(self) -> RowKey:
@@ -362,22 +375,33 @@ class HistogramsState(Saved):
                 self._p99[key] = Series()
         if frame.seen_ns == 0:
             return
-        row.unit, row.delta, row.total, row.tick = frame.unit, frame.delta, frame.total, tick
+        total = add([row.before, frame.total]) if row.before.count else frame.total
+        row.unit, row.delta, row.total, row.tick = frame.unit, frame.delta, total, tick
         row.per_s = per_second(frame.delta.count, seen_ns(frame))
         if frame.delta.count:
             row.last_active_ns = frame.wall_ns
             if key in self._p99:
                 self._p99[key].put(tick, row.percentile(99, "delta"))
 
+    def begin_again(self) -> None:
+        """Their probe counts from 0 again: what was counted before stays."""
+        for row in self.rows.values():
+            row.before = row.total
+
     def hold(self, tick: int) -> None:
         """Nothing was seen in interval ``tick``: the figures are still those that were seen last."""
         for row in self.rows.values():
             row.tick = tick
 
+    def lose(self, tick: int) -> None:
+        """Nobody watches in interval ``tick``: what was measured stays, and no rate is known."""
+        for row in self.rows.values():
+            row.tick, row.delta, row.per_s = tick, EMPTY, None
+
     def close(self, tick: int) -> None:
         """End the interval. A histogram without a frame did not change; after GONE_AFTER_INTERVALS it is gone."""
         for key, row in list(self.rows.items()):
-            if row.tick < tick - GONE_AFTER_INTERVALS:
+            if row.tick < tick - GONE_AFTER_INTERVALS and not row.before.count:
                 del self.rows[key]
                 self._p99.pop(key, None)
             elif row.tick != tick and row.delta.count:

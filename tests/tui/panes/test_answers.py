@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident, urgency
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import shipped
@@ -124,7 +125,7 @@ def test_the_cursor_stays_with_an_incident_and_enter_shows_its_best_proof() -> N
     assert keys[0] == keys[1], "it is known by its number"
 
 
-def dropping(*rows: tuple[str, str, int, int], lost: int = 0) -> State:
+def dropping(*rows: tuple[str, str, int, int], lost: int = 0, one_in: int = 1) -> State:
     """Rows of kernel_drops: device, class, how many in the last second and in all."""
     stream = Stream(State())
     stream.hello()
@@ -136,7 +137,9 @@ def dropping(*rows: tuple[str, str, int, int], lost: int = 0) -> State:
         )
         for device, kind, delta, total in rows
     ]
-    table = frames.Table(**stream.stamp("kernel_drops"), name="drops", interval_ns=SECOND, full=True, rows=made)
+    table = frames.Table(
+        **stream.stamp("kernel_drops"), name="drops", interval_ns=SECOND, full=True, rows=made, one_in=one_in
+    )
     stream.state.apply(table)
     ledger = {"missed": Count(lost, lost)} if lost else {}
     stream.state.apply(frames.Cost(**stream.stamp("kernel_drops"), interval_ns=SECOND, ledger=ledger))
@@ -178,3 +181,33 @@ def test_the_trend_of_a_place_is_that_of_its_largest_row_and_it_dims_when_it_sta
     history = first.cells["history"].history
     assert history is not None and [*history()][-1] == 3.0
     assert (first.cells["place"].tone, second.cells["place"].tone) == ("", "dim")
+
+
+def test_it_is_never_said_that_nothing_dies_where_nobody_watches() -> None:
+    """Detached after it has counted; detached before that; a source that rests beside one that watches."""
+    state = dropping(("eth0", "suspicious", 3, 1500))
+    probe = state.probes["kernel_drops"]
+    at_ns = probe.tables["drops"].until_ns
+    assert at_ns is not None
+    probe.status = "off"
+    title, rows = listed(state)
+    since = f"kernel_drops: not watched since {clock(at_ns)}"
+    assert title == f"Where packets die · ≥3 packets/s lost, ≥1\u202f500 in total, at 1 place · {since}"
+    assert len(rows) == 1
+    probe.tables["drops"].close(10**6)
+    title, rows = listed(state)
+    assert title == f"Where packets die · – packets/s lost, ≥1\u202f500 in total, at 1 place · {since}"
+    assert rows[0][1] == "–"
+    state = dropping()
+    state.probes["kernel_drops"].tables.clear()
+    state.probes["kernel_drops"].status = "off"
+    title, _ = listed(state)
+    assert title == ("Where packets die · – packets/s lost, – in total, nobody knows where · kernel_drops: not watched")
+    assert places._note(scene(state=state)) == "nothing is measured now"
+
+
+def test_rows_that_were_scaled_are_marked_in_the_list() -> None:
+    state = dropping(("eth0", "suspicious", 160, 1600), one_in=16)
+    title, rows = listed(state)
+    assert title == "Where packets die · ≈160 packets/s lost, ≈1\u202f600 in total, at 1 place"
+    assert rows[0][1:3] == ["≈160", "≈1\u202f600"]

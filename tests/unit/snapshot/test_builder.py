@@ -9,6 +9,8 @@ import pytest
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
+from netconsole.report.of_snapshot import of_snapshot
+from netconsole.report.to_text import to_text
 from netconsole.session.protocol import LineState
 from netconsole.snapshot import builder, of_probe
 from netconsole.snapshot.document import Snapshot, encode, parse
@@ -251,7 +253,7 @@ def test_a_row_that_did_not_move_is_no_row(stream: Stream, manifests: dict[str, 
     assert take(stream, manifests, start).probes["p"].tables["t"] == []
 
 
-def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
+def test_a_restarted_collector_is_said_and_what_the_first_one_counted_stays(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
     interval(stream, 70, 70)
@@ -260,22 +262,22 @@ def test_a_restarted_collector_is_said_and_its_counts_are_its_own(
     stream.status()
     interval(stream, 5, 5)
     probe = take(stream, manifests, start).probes["p"]
-    assert probe.counters["drops"].total == 5
+    assert probe.counters["drops"].total == 5, "those before the begin are not of the run"
     assert probe.status == "degraded"
     assert "started again" in (probe.why or "")
 
 
-def test_a_probe_that_was_attached_again_is_said_and_its_counts_are_its_own(
+def test_counts_that_went_back_by_themselves_begin_again_and_it_is_said(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
-    """The governor detached it, and brought it back. A count below 0 could not even be read again."""
+    """A count below 0 could not even be read again."""
     interval(stream, 70, 70)
     start = builder.totals(stream.state)
     interval(stream, 5, 5, row_total=80)
     probe = take(stream, manifests, start).probes["p"]
     assert (probe.counters["drops"].total, probe.ledger, probe.cost["submitted"]) == (5, {"missed": 5}, 5)
     assert probe.tables["drops"][0]["count"] == 80, "also where the new count is above the old one"
-    assert (probe.status, probe.why) == ("degraded", of_probe.PROBE_RESTARTED)
+    assert (probe.status, probe.why) == ("degraded", of_probe.SOURCE_RESTARTED)
     assert probe.cost["run_count"] == 1000, "what it cost is of the whole time"
 
 
@@ -503,3 +505,37 @@ def test_a_bucket_that_was_evicted_takes_nothing_from_the_others() -> None:
     assert subtract(now, before) == Buckets(count=4, sum=3 + 3 * 6, min=3, max=6, buckets=[(3, 1), (6, 3)])
     gone = Buckets(count=8, sum=8 * 6, min=6, max=6, buckets=[(6, 8)])
     assert subtract(gone, before) == Buckets(count=3, sum=3 * 6, min=6, max=6, buckets=[(6, 3)])
+
+
+def test_what_a_probe_measured_before_it_was_detached_is_in_it_with_its_time(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    start = builder.totals_at_start(stream.state)
+    stream.status()
+    interval(stream, 30, 30)
+    interval(stream, 40, 70)
+    stream.status("off", why="detached: kernel time")
+    for _ in range(8):
+        stream.end()
+    snapshot = take(stream, manifests, start)
+    probe = snapshot.probes["p"]
+    assert (probe.status, probe.counters["drops"].total, probe.tables["drops"][0]["count"]) == ("off", 70, 70)
+    assert (snapshot.duration_s, probe.duration_s) == (9.0, 1.0) and probe.until is not None
+    text = to_text(of_snapshot(snapshot, manifests))
+    assert f"It was detached or lost at {probe.until}" in text
+
+
+def test_a_probe_that_came_back_has_counted_all_but_what_was_meanwhile(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    start = builder.totals_at_start(stream.state)
+    stream.status()
+    interval(stream, 70, 70)
+    stream.status("off", why="detached: kernel time")
+    for _ in range(3):
+        stream.end()
+    stream.status()
+    interval(stream, 5, 5)
+    probe = take(stream, manifests, start).probes["p"]
+    assert (probe.counters["drops"].total, probe.tables["drops"][0]["count"]) == (75, 75)
+    assert probe.ledger["unseen_ms"] == 4000 and probe.until is None

@@ -14,7 +14,14 @@ from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
 from netconsole.telemetry.state import MAX_EVENTS, State
-from netconsole.telemetry.tables import GONE_AFTER_INTERVALS, MAX_HISTORY_ROWS, MAX_ROWS, MAX_VALUES, row_key
+from netconsole.telemetry.tables import (
+    GONE_AFTER_INTERVALS,
+    MAX_HISTORY_ROWS,
+    MAX_ROWS,
+    MAX_VALUES,
+    CountState,
+    row_key,
+)
 
 SECOND = 1_000_000_000
 HOST = frames.Host(name="hv", kernel="6.1", arch="x86_64", os="Debian", cpus=2, boot_id="b")
@@ -223,7 +230,7 @@ def test_frames_in_another_order_are_not_lost(stream: Stream) -> None:
     assert stream.state.collector.frames_lost == 0
 
 
-def test_a_collector_that_was_away_leaves_a_gap_and_starts_anew(stream: Stream) -> None:
+def test_a_collector_that_was_away_leaves_a_gap_and_what_it_had_counted(stream: Stream) -> None:
     stream.counters(drops=(7, 7))
     stream.table(row("lo", 5, 5), full=True)
     stream.end(skipped=3)
@@ -231,11 +238,13 @@ def test_a_collector_that_was_away_leaves_a_gap_and_starts_anew(stream: Stream) 
     state = stream.state
     assert state.collector.restarts == 1
     assert state.probes["p"].status == "compiling"
-    assert not state.probes["p"].tables["t"].rows
+    assert state.probes["p"].tables["t"].rows[LO].total("n") == 5
     stream.status()
     stream.counters(drops=(2, 2))
     stream.table(row("lo", 1, 1), full=True)
     stream.end()
+    assert state.probes["p"].counters["drops"].count.total == 9
+    assert state.probes["p"].tables["t"].rows[LO].total("n") == 6
     assert state.probes["p"].counter_history("drops", 5) == [7.0, None, None, None, 2.0]
     assert state.probes["p"].tables["t"].history(LO, "n", 5) == [5.0, None, None, None, 1.0]
     assert state.collector.intervals_missed == 3
@@ -476,3 +485,42 @@ def test_rows_of_a_share_of_the_packets_are_marked_with_what_chance_does() -> No
     assert marks == [",", "≈,≈", ",≈"]
     assert here.counts["n"].variance == 16 * 40_000 * 3 / 4 + 16**2
     assert here.error("n") == 1359
+
+
+def test_what_was_counted_before_a_probe_was_detached_stays_and_goes_on(stream: Stream) -> None:
+    """Two seconds pass until it is attached again: they are unseen, and the totals are lower bounds."""
+    state = stream.state
+    stream.status()
+    stream.counters(drops=(7, 7))
+    stream.table(row("lo", 5, 5), row("eth0", 2, 2), full=True)
+    one = Buckets(1, 8, 8, 8, [(8, 1)])
+    stream.histogram(one, one)
+    stream.cost(ledger={"missed": Count(1, 1)}, events={"seen": Count(3, 3)})
+    stream.end()
+    stream.status("off", why="detached: to keep the budget")
+    stream.end()
+    probe = state.probes["p"]
+    table = probe.tables["t"]
+    assert probe.counters["drops"].count == CountState(7, None, None)
+    assert (table.rows[LO].total("n"), table.rows[LO].per_s("n")) == (5, None)
+    assert probe.unwatched_since_ns(table) == 100 * SECOND + 5
+    assert next(iter(probe.histograms["h"].rows.values())).per_s is None, "not 0"
+    stream.status("compiling")
+    stream.status()
+    stream.counters(drops=(3, 3))
+    stream.table(row("lo", 3, 3), full=True)
+    stream.histogram(one, one)
+    stream.cost(ledger={"missed": Count(0, 0), "unseen_ms": Count(0, 0)}, events={"seen": Count(1, 1)})
+    stream.end()
+    kept = checkpoint.decode(checkpoint.encode(state)).probes["p"]
+    for now in (probe, kept):
+        table = now.tables["t"]
+        assert now.counters["drops"].count == CountState(10, 3, 3.0) and not now.is_exact("drops")
+        assert {key: row.total("n") for key, row in table.rows.items()} == {
+            LO: 8,
+            row_key({"device": "eth0"}): 2,
+        }, "no full frame takes away what was counted before"
+        assert next(iter(now.histograms["h"].rows.values())).total.count == 2
+        assert now.cost.ledger == {"missed": Count(0, 1), "unseen_ms": Count(0, 2000)}
+        assert now.cost.events == {"seen": Count(1, 4)}
+        assert now.total_mark(table.rows[LO], "n") == "≥" and now.unwatched_since_ns(table) is None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from netconsole.base import figure
+from netconsole.base.timestamps import clock
 from netconsole.probes.knobs import filters_set, filters_text
 from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, TableSpec
 from netconsole.profile.profile import Profile
@@ -103,7 +104,7 @@ def table_block(manifest: Manifest, name: str, brief: bool = False) -> Block:
     holds_times = any(value.unit == "ns" for value in spec.value)
     return Block(
         name=f"{probe}-{name}",
-        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter, holds_times),
+        title=lambda scene: _title(scene, manifest, spec.title or manifest.title, spec.counter, holds_times, name),
         columns=tuple(_table_columns(spec)),
         rows=lambda scene: table_rows(scene, probe, name, spec, brief),
         note=lambda scene: (
@@ -147,7 +148,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     """The rows, those that are worth most first: as urgent as they are marked, then by rate, then by total."""
     state = scene.state.probes.get(probe)
     table = state.tables.get(name) if state else None
-    if state is None or table is None or state.mode not in spec.modes:
+    if state is None or table is None:
         return []
     rows: Iterable[RowState] = table.rows.values()
     if brief:
@@ -249,7 +250,9 @@ def _values_shown(spec: TableSpec) -> list[ColumnSpec]:
     return sorted(shown, key=lambda value: value.name != spec.sort)
 
 
-def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, holds_times: bool) -> str:
+def _title(
+    scene: Scene, manifest: Manifest, title: str, counter: str | None, holds_times: bool, table: str = ""
+) -> str:
     state = scene.state.probes.get(manifest.name)
     if state is None:
         return title
@@ -263,6 +266,10 @@ def _title(scene: Scene, manifest: Manifest, title: str, counter: str | None, ho
         timed = sum(one.delta.count for group in state.histograms.values() for one in group.rows.values())
         parts.append(f"≈ {figure.percent(100 * timed / (timed + state.cost.unmeasured))} timed")
     parts += seen_share(state)
+    known = state.tables.get(table)
+    since_ns = state.unwatched_since_ns(known) if known is not None and known.rows else None
+    if since_ns is not None:
+        parts.append(f"rows until {clock(since_ns)}: not watched since")
     if state.status not in ("attached", "off"):
         parts.append(state.status)
     return " · ".join(parts)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from netconsole.base import figure
 from netconsole.base.figure import ABOUT, AT_LEAST
-from netconsole.findings.drop_places import CountedRow, DropPlace, of_state, with_incidents
+from netconsole.base.timestamps import clock
+from netconsole.findings.drop_places import CountedRow, DropPlace, of_state, unwatched, with_incidents
 from netconsole.findings.match import Level
 from netconsole.findings.senders import Senders
 from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, TOTAL_COLUMNS, Block, total_cell
@@ -60,7 +61,7 @@ def block() -> Block:
     known = PlacesOfScene()
     return Block(
         NAME,
-        lambda scene: _title(known.of(scene)),
+        lambda scene: _title(known.of(scene), unwatched(scene.state, scene.manifests)),
         COLUMNS,
         lambda scene: rows(scene, known.of(scene)),
         _note,
@@ -108,12 +109,31 @@ def _history(scene: Scene, place: DropPlace) -> list[float | None]:
     return table.history(best.key, best.family.value, SPARK) if table is not None else []
 
 
-def _title(places: Sequence[DropPlace]) -> str:
+def _title(places: Sequence[DropPlace], away: Mapping[str, int | None]) -> str:
+    """``away``: who does not watch now. Then 0 is no figure."""
     lost = [place for place in places if place.level != "ok"]
-    now = sum(place.per_s or 0.0 for place in lost)
-    rate = figure.number(now, _worst(place.mark_now for place in lost))
-    total = figure.count(sum(place.total for place in lost), _worst(place.mark for place in lost))
-    return f"Where packets die · {rate} packets/s lost, {total} in total, at {figure.things(len(lost), 'places')}"
+    rates = [(place.per_s or 0.0, place.mark_now) for place in lost]
+    totals = [(place.total, place.mark) for place in lost]
+    rate, total = (_sum(figures, bool(away)) for figures in (rates, totals))
+    where = f"at {figure.things(len(lost), 'places')}" if lost or not away else "nobody knows where"
+    parts = ["Where packets die", f"{rate} packets/s lost, {total} in total, {where}", *unwatched_words(away)]
+    return " · ".join(parts)
+
+
+def unwatched_words(away: Mapping[str, int | None]) -> list[str]:
+    """Who does not watch now, and since when."""
+    return [
+        f"{name}: not watched" + ("" if since_ns is None else f" since {clock(since_ns)}")
+        for name, since_ns in away.items()
+    ]
+
+
+def _sum(figures: Sequence[tuple[float, str]], is_away: bool) -> str:
+    known = sum(value for value, _ in figures)
+    if is_away and not known:
+        return figure.UNKNOWN
+    mark = AT_LEAST if is_away else _worst(mark for _, mark in figures)
+    return figure.count(known, mark) if isinstance(known, int) else figure.number(known, mark)
 
 
 def _worst(marks: Iterable[str]) -> str:
@@ -127,5 +147,6 @@ def _note(scene: Scene) -> str:
         name for name, one in scene.manifests.items()
         if one.drop_places and (state := scene.state.probes.get(name)) is not None and state.measuring
     ]  # fmt: skip
-    by = figure.things(len(measuring), "sources")
-    return f"nothing has died so far, by {by}" if measuring else "nothing is measured yet"
+    if not measuring:
+        return "nothing is measured now" if unwatched(scene.state, scene.manifests) else "nothing is measured yet"
+    return f"nothing has died so far, by {figure.things(len(measuring), 'sources')}"
