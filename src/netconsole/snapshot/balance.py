@@ -47,6 +47,17 @@ class Stage(NamedTuple):
     """Values of the same row: packets that came in and went out there."""
 
 
+def _of_protocol(
+    name: str, counters: tuple[str, ...], reasons: tuple[str, ...], protocols: tuple[str, ...] = ()
+) -> Stage:
+    """Counters of a network namespace's protocols, each of which moves by one for a packet with one of the reasons.
+
+    Those that move where nothing is freed (IpOutNoRoutes), or for several packets (reassembly), are no stage.
+    """
+    of = "protocol_counters", "counters", "count", ("netns",)
+    return Stage(name, *of, reasons, counters=counters, protocols=protocols)
+
+
 SEEN_BY: Final = "kernel_drops"
 LEFT_OUT: Final = ("unlisted", "map_full", "missed")
 """Entries of its ledger: packets that are in no row of it."""
@@ -88,6 +99,15 @@ STAGES: Final = (
         "udp-socket", "protocol_counters", "counters", "count", ("netns",), ("SOCKET_RCVBUFF", "PROTO_MEM"),
         counters=UDP_COUNTERS, protocols=("UDP",),
     ),
+    _of_protocol("closed-port", ("UdpNoPorts", "Udp6NoPorts"), ("NO_SOCKET",), ("UDP",)),
+    _of_protocol("udp-checksum", ("UdpInCsumErrors", "Udp6InCsumErrors"), ("UDP_CSUM",)),
+    _of_protocol("tcp-checksum", ("TcpInCsumErrors",), ("TCP_CSUM",)),
+    _of_protocol("reverse-path", ("TcpExtIPReversePathFilter",), ("IP_RPFILTER",)),
+    _of_protocol("no-route", ("IpExtInNoRoutes", "Ip6InNoRoutes"), ("IP_INNOROUTES",)),
+    _of_protocol("ip-address", ("IpInAddrErrors",), ("IP_INADDRERRORS",)),
+    _of_protocol("ip-header", ("IpInHdrErrors", "Ip6InHdrErrors"), ("IP_INHDR", "IP_CSUM")),
+    _of_protocol("ip-protocol", ("IpInUnknownProtos", "Ip6InUnknownProtos"), ("IP_NOPROTO",)),
+    _of_protocol("too-long", ("IpFragFails", "Ip6InTooBigErrors"), ("PKT_TOO_BIG",)),
     Stage(
         "datapath", "ovs_flows", "datapaths", "lost", (), ("OVS_UPCALL_FAILED",), ("ovs_dp_process_packet",),
         entered="hits",
@@ -177,7 +197,8 @@ def balance_of(
 
 def _found(rows: RowsOf) -> list[BalanceData]:
     found = [row for stage in STAGES for row in _stage(stage, rows)]
-    _explain_refused(found, rows)
+    _explain(found, "device-receive", _refused(rows))
+    _explain(found, "device-send", _without_carrier(rows) + _full_behind(rows))
     return found
 
 
@@ -214,24 +235,51 @@ def _stage(stage: Stage, rows: RowsOf) -> Iterable[BalanceData]:
             )
 
 
-def _explain_refused(found: list[BalanceData], rows: RowsOf) -> None:
-    """What an end of a pair refused was seen at the one that sent it, and explains as much of what it received."""
-    peers = {
+def _explain(found: list[BalanceData], stage: str, seen: Mapping[StagePlace, int]) -> None:
+    """One packet may move counters of several places, and is seen at one: that explains as much of the others."""
+    for number, row in enumerate(found):
+        count = seen.get((row.device, row.netns), 0)
+        if row.stage == stage and count:
+            rest = max(0, row.unexplained - count)
+            coverage = round(100.0 * (row.dropped - rest) / row.dropped, 3)
+            found[number] = msgspec.structs.replace(row, unexplained=rest, coverage_pct=coverage)
+
+
+def _refused(rows: RowsOf) -> Counter[StagePlace]:
+    """What an end of a pair refused was seen at the one that sent it."""
+    return _at_the_other_end(rows, lambda row: row.get("location") in FORWARDED)
+
+
+def _full_behind(rows: RowsOf) -> Counter[StagePlace]:
+    """What the backlog behind an end of a pair had no room for was seen there; the sender counts it, too."""
+    return _at_the_other_end(rows, lambda row: row.get("reason") == "CPU_BACKLOG")
+
+
+def _at_the_other_end(rows: RowsOf, is_of: Callable[[Mapping[str, Any]], bool]) -> Counter[StagePlace]:
+    peers: dict[tuple[Any, Any], StagePlace] = {
         (row.get("device"), row.get("netns")): (row["peer"], row.get("peer_netns"))
         for row in rows("link_rates", "links")
         if row.get("peer")
     }
-    refused = _sums(
-        (peers[sender], row.get("count"))
+    return _sums(
+        (peers[there], row.get("count"))
         for row in rows(SEEN_BY, "drops")
-        if row.get("location") in FORWARDED and (sender := (row.get("device"), row.get("netns"))) in peers
+        if is_of(row) and (there := (row.get("device"), row.get("netns"))) in peers
     )
-    for number, row in enumerate(found):
-        count = refused.get((row.device, row.netns), 0)
-        if row.stage == "device-receive" and count:
-            rest = max(0, row.unexplained - count)
-            coverage = round(100.0 * (row.dropped - rest) / row.dropped, 3)
-            found[number] = msgspec.structs.replace(row, unexplained=rest, coverage_pct=coverage)
+
+
+def _without_carrier(rows: RowsOf) -> Counter[StagePlace]:
+    """Where a device has no carrier, an empty qdisc takes the place of its own: the kernel names that one as the cause,
+    and the device counts it. What its own qdisc has shed does not explain this."""
+    links = list(rows("link_rates", "links"))
+    shed = _sums(
+        ((row.get("device"), row.get("netns")), row.get("count"))
+        for row in rows(SEEN_BY, "drops")
+        if row.get("reason") in QDISC_REASONS
+    )
+    shed.subtract(_sums(((row.get("device"), row.get("netns")), row.get("qdisc_drops")) for row in links))
+    lost = _sums(((row.get("device"), row.get("netns")), row.get("lost_without_carrier")) for row in links)
+    return shed & lost
 
 
 def _hiding(row: BalanceData, filters: Mapping[str, Scalar], seen: Mapping[str, set[Any]]) -> list[str]:
@@ -269,7 +317,7 @@ def _place(stage: Stage, row: Mapping[str, Any]) -> StagePlace:
     return device if isinstance(device, str) else None, netns if isinstance(netns, str) else None
 
 
-def _sums(pairs: Iterable[tuple[StagePlace, Any]]) -> Mapping[StagePlace, int]:
+def _sums(pairs: Iterable[tuple[StagePlace, Any]]) -> Counter[StagePlace]:
     sums: Counter[StagePlace] = Counter()
     for place, value in pairs:
         if isinstance(value, int):

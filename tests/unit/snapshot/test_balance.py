@@ -27,7 +27,7 @@ COUNTED = {
     "protocol_counters": probe(
         "counters",
         {"counter": "UdpRcvbufErrors", "netns": "blue", "count": 40},
-        {"counter": "UdpNoPorts", "netns": "blue", "count": 9},
+        {"counter": "UdpInErrors", "netns": "blue", "count": 9},
     ),
 }
 SEEN = probe(
@@ -273,3 +273,72 @@ def test_a_device_that_is_no_name_is_none() -> None:
     links = probe("links", {"device": 7, "netns": "host", "qdisc_drops": 300})
     (loss,) = balance({"link_rates": links, "kernel_drops": probe("drops")})
     assert (loss.unexplained, loss.device, loss.netns) == (300, None, "host")
+
+
+@pytest.mark.parametrize(
+    ("stage", "counter", "reason", "protocol"),
+    [
+        ("closed-port", "UdpNoPorts", "NO_SOCKET", "UDP"),
+        ("closed-port", "Udp6NoPorts", "NO_SOCKET", "UDP"),
+        ("reverse-path", "TcpExtIPReversePathFilter", "IP_RPFILTER", "UDP"),
+        ("no-route", "IpExtInNoRoutes", "IP_INNOROUTES", "TCP"),
+        ("no-route", "Ip6InNoRoutes", "IP_INNOROUTES", "TCP"),
+        ("ip-address", "IpInAddrErrors", "IP_INADDRERRORS", "UDP"),
+        ("ip-header", "IpInHdrErrors", "IP_CSUM", "UDP"),
+        ("ip-protocol", "IpInUnknownProtos", "IP_NOPROTO", "protocol 200"),
+        ("too-long", "IpFragFails", "PKT_TOO_BIG", "UDP"),
+        ("udp-checksum", "UdpInCsumErrors", "UDP_CSUM", "UDP"),
+        ("tcp-checksum", "TcpInCsumErrors", "TCP_CSUM", "TCP"),
+    ],
+)
+def test_what_a_protocol_counts_and_frees_is_a_stage(stage: str, counter: str, reason: str, protocol: str) -> None:
+    counted = probe("counters", {"counter": counter, "netns": "blue", "count": 75_000})
+    seen = [
+        {"reason": reason, "netns": "blue", "protocol": protocol, "count": 74_000},
+        {"reason": reason, "netns": "red", "protocol": protocol, "count": 5},
+        {"reason": "NO_SOCKET", "netns": "blue", "protocol": "TCP", "count": 500},
+    ]
+    (row,) = balance({"protocol_counters": counted, "kernel_drops": probe("drops", *seen)})
+    assert (row.stage, row.device, row.netns) == (stage, None, "blue")
+    assert (row.dropped, row.unexplained) == (75_000, 1000)
+
+
+@pytest.mark.parametrize("shed_by_its_own", [0, 40])
+def test_what_a_device_without_a_carrier_loses_is_seen_as_of_a_qdisc(shed_by_its_own: int) -> None:
+    """A noop qdisc stands in for its own: the kernel says QDISC_DROP, and the device counts it."""
+    links = probe(
+        "links",
+        {
+            "device": "tap1",
+            "netns": "host",
+            "tx_drops": 900,
+            "lost_without_carrier": 900,
+            "qdisc_drops": shed_by_its_own,
+        },
+        {"device": "tap2", "netns": "host", "tx_drops": 50, "lost_without_carrier": 0, "qdisc_drops": 0},
+    )
+    shed = {"reason": "QDISC_DROP", "location": "__dev_queue_xmit", "netns": "host"}
+    seen: list[dict[str, Any]] = [{**shed, "device": "tap1", "count": 900}, {**shed, "device": "tap2", "count": 50}]
+    found = balance({"link_rates": links, "kernel_drops": probe("drops", *seen)})
+    assert {(row.stage, row.device): row.unexplained for row in found} == {
+        ("device-send", "tap1"): shed_by_its_own,
+        ("device-send", "tap2"): 50,
+        **({("qdisc", "tap1"): 0} if shed_by_its_own else {}),
+    }
+
+
+def test_one_packet_at_a_full_backlog_is_explained_wherever_it_is_counted() -> None:
+    pair = ({"device": "veth-a", "netns": "blue"}, {"device": "veth-b", "netns": "green"})
+    ends = [
+        {**one, "peer": other["device"], "peer_netns": other["netns"], "tx_drops": 0, "rx_drops": 0}
+        for one, other in (pair, pair[::-1])
+    ]
+    links = probe("links", {**ends[0], "tx_drops": 800}, {**ends[1], "rx_drops": 800})
+    seen = {"reason": "CPU_BACKLOG", "location": "enqueue_to_backlog", **pair[1], "count": 800}
+    softnet = probe("cpus", {"cpu": 0, "dropped": 800})
+    found = balance({"link_rates": links, "softnet": softnet, "kernel_drops": probe("drops", seen)})
+    assert {row.stage: (row.dropped, row.unexplained) for row in found} == {
+        "device-send": (800, 0),
+        "device-receive": (800, 0),
+        "backlog": (800, 0),
+    }
