@@ -10,6 +10,9 @@ The last mode is the command itself, with its governor, after it had time to kee
 up may be a share of the time, so there each slice takes a second, and the median of them counts. Of a probe that is
 attached for a share of the time the mean of its periods counts.
 
+With --course it watches storms of 0.1, 0.5 and 1 million drops a second under the profile summary, of one reason and of
+two, second by second: what the console knew of them, what the governor did, what it cost.
+
 With --tracked the namespace tracks connections, and the probe is conntrack: for a kernel with kprobes. With --lab it
 runs on a kernel of the lab, which is booted for it.
 """
@@ -33,7 +36,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from netconsole.base import paths
 from netconsole.probes import catalogue
+from netconsole.profile.loader import load_file
 from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
 from netconsole_collector.probe.config import SEEN_PCT
@@ -49,6 +54,7 @@ LEAST = 1000
 STATISTICS_S = 0.5
 SETTLE_S = 0.1
 MEANS, MEAN_S = 7, 1.0
+COURSE_S = 14
 SAMPLED_S = 90.0
 """Three of the longest periods in which probes come and go."""
 LIMIT_S = 180.0
@@ -371,15 +377,40 @@ def run_in_lab(kernel: str, arguments: Sequence[str]) -> None:
         print(done.text, done.errors)
 
 
+def courses() -> None:
+    """Storms under the whole profile, of 14 s each."""
+    sys.path.insert(0, str(CHECKOUT))
+    from tests.support.live.network import Namespace
+    from tests.support.live.storm import OF_802_2, TO_CLOSED_PORT
+    from tests.support.live.storm_course import run
+
+    limit_pct = load_file(paths.data("profiles") / "summary.toml", catalogue.load_all()).budget.kernel_cpu_pct or 0.0
+    for rate, senders in ((100_000, 1), (500_000, 2), (1_000_000, 2)):
+        for kinds in ((TO_CLOSED_PORT,), (OF_802_2,), (TO_CLOSED_PORT, OF_802_2)):
+            namespace = Namespace()
+            try:
+                with tempfile.TemporaryDirectory() as directory:
+                    course = run(Path(directory), namespace, kinds, rate, COURSE_S, limit_pct, senders)
+            finally:
+                namespace.remove()
+            listed = sum(course.taken.values())
+            print(f"{rate} a second of {len(kinds)} kinds: {100 * listed / course.sent:.3f} % with reason and place")
+            print(f"  {course.told()}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="pairs per mode (default 5)")
     parser.add_argument(
         "--only", metavar="TEXT", default="", help="only modes whose name holds this text, and the empty one"
     )
+    parser.add_argument("--course", action="store_true", help="storms under the profile summary, second by second")
     parser.add_argument("--tracked", action="store_true", help="with connection tracking, and its probe")
     parser.add_argument("--lab", metavar="KERNEL", default="", help="on this kernel of the lab, such as debian-6.1")
     options = parser.parse_args()
+    if options.course:
+        courses()
+        return
     if options.lab:
         words = ["--rounds", str(options.rounds), "--only", options.only]
         run_in_lab(options.lab, [*words, "--tracked"] if options.tracked else words)
