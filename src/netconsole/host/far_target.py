@@ -24,7 +24,7 @@ from netconsole_collector.primitives.changes import DamagedAnswer, KeptAnswers, 
 from netconsole_collector.primitives.files import FileStatus
 from netconsole_collector.primitives.server import FAILED, ITEM
 
-_LASTING = frozenset(("read", "names", "below", "link", "status", "exists", "inodes", "ethtool"))
+_LASTING = frozenset(("read", "names", "below", "link", "status", "exists", "inodes", "ethtool", "read_inside"))
 """Answers that are good for the whole interval. The others are good once."""
 _HEARD = frozenset(("listen", "dump", "ask"))
 _MAX_AT_ONCE = 4096
@@ -198,6 +198,10 @@ class FarTarget:
         number = next(self._numbers)
         self._get("connect", number, path, round(timeout_s * 1000))
         return FarJson(self, number)
+
+    def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
+        """See Target."""
+        return self._get("read_inside", path, inode, file)
 
     def ethtool(self, device: str, request: bytes, /) -> bytes:
         """See Target."""

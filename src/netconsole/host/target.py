@@ -171,6 +171,9 @@ class Target(Protocol):
     def inside(self, namespaces: Sequence[tuple[str, int]], /) -> list[Opened]:
         """The same in these namespaces, given as path and inode, or the error of each."""
 
+    def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
+        """A file of /proc/net in a namespace, given as path and inode, also where no process is in it."""
+
     def watch(self, on_gone: Callable[[], None], /) -> NamespaceWatch | None:
         """Calls ``on_gone`` from another thread when the owner of a namespace is gone. None: the host sees to that."""
 

@@ -1,4 +1,4 @@
-"""protocol_counters: what the kernel's protocols count as lost, in every network namespace that has a process.
+"""protocol_counters: what the kernel's protocols count as lost, in every network namespace with a process or a name.
 
 It reads /proc/net/snmp, netstat, snmp6, sctp/snmp, xfrm_stat and stat/nf_conntrack. Which counters mean a loss,
 and what each means, says netconsole.base.protocol_losses. Counters are named as nstat(8) names them.
@@ -6,7 +6,7 @@ and what each means, says netconsole.base.protocol_losses. Counters are named as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 from netconsole.base.protocol_losses import meanings
@@ -14,7 +14,7 @@ from netconsole.host.here import HERE
 from netconsole.host.identity import HOST_NETNS, NAMED_NETNS
 from netconsole.host.target import Question, Target
 from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
-from netconsole.telemetry.frames import AnyFrame
+from netconsole.telemetry.frames import AnyFrame, Count
 
 PAIRED: Final = ("snmp", "netstat")
 """A line of names and a line of values for each protocol (net/ipv4/proc.c)."""
@@ -32,6 +32,8 @@ SEARCH_EVERY = 10
 MAX_SHARE = 0.01
 """Of one core. Where many namespaces take longer, they are read less often; the own one is read every time."""
 MAX_EVERY = 60
+YOUNG_NS = 2_000_000_000
+"""A directory of names that changed this recently is read again."""
 
 
 def parse_paired(text: str) -> Iterator[tuple[str, int]]:
@@ -73,7 +75,16 @@ class ProtocolCounters:
         self._meanings = meanings()
         self._own = 0
         self._pids: dict[int, int] = {}
+        """A process of each namespace that is read; of one without, 0: it is read by its name."""
+        self._paths: dict[int, str] = {}
         self._names: dict[int, str] = {}
+        self._changed_ns: int | None = None
+        self._known: set[int] | None = None
+        """The namespaces of the last search."""
+        self._fresh: set[int] = set()
+        """Namespaces that have just been made: they have counted from 0 since."""
+        self._may_enter = True
+        self._found_late = 0
         self._search_in = 0
         self._wait = 0
         self._last: dict[int, dict[str, int]] = {}
@@ -83,19 +94,22 @@ class ProtocolCounters:
         """Raises SourceError when the own counters cannot be read."""
         try:
             self._own = self._target.status("/proc/self/ns/net").inode
-            self._counters("/proc/net")
+            self._counters(self._file_of(self._own))
         except OSError as error:
             raise SourceError(f"/proc/net: {error.strerror or error}") from None
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         """One row per counter that has moved since the first reading."""
         try:
-            self._take(self._own, "/proc/net")
+            self._take(self._own)
         except OSError as error:
             raise SourceError(f"/proc/net: {error.strerror or error}") from None
         except ValueError:
             raise SourceError("/proc/net: this version of netconsole cannot read its layout") from None
+        late = self._found_late
         said = self._search(make)
+        if self._found_late:
+            said.append(make.ledger(self.name, {"found_late": Count(self._found_late - late, self._found_late)}))
         self._read_others(make)
         rows, full, omitted = self._rows.rows(self._readings())
         moved = [row for row in rows if row.counts["count"].total]
@@ -122,11 +136,23 @@ class ProtocolCounters:
             gauges = {"entries": entries, "limit": limit or None, "full_pct": full_pct}
             yield {"netns": self._names.get(inode, str(inode))}, (), gauges
 
-    def _take(self, inode: int, directory: str) -> None:
-        counters = self._last[inode] = self._counters(directory)
+    def _take(self, inode: int) -> None:
+        counters = self._counters(self._file_of(inode))
         entries = counters.pop(ENTRIES, 0)
+        if inode in self._fresh:  # the next reading has what it has counted since
+            self._fresh.discard(inode)
+            counters = dict.fromkeys(counters, 0)
+        self._last[inode] = counters
         if entries or inode in self._entries:
             self._entries[inode] = entries
+
+    def _file_of(self, inode: int) -> Callable[[str], bytes]:
+        """Reads a file of its /proc/net."""
+        pid = self._pids.get(inode)
+        if pid == 0:
+            return lambda file: self._target.read_inside(self._paths[inode], inode, file)
+        where = f"/proc/{pid}/net" if pid else "/proc/net"
+        return lambda file: self._target.read(f"{where}/{file}")
 
     def _readings(self) -> Iterator[SourceRow]:
         for inode, counters in self._last.items():
@@ -142,25 +168,43 @@ class ProtocolCounters:
         began = self._target.cpu_s()
         files = (*PAIRED, *SINGLE, CONNTRACK)
         self._target.ahead(
-            Question("read", (f"/proc/{pid}/net/{file}",)) for pid in self._pids.values() for file in files
+            Question("read", (f"/proc/{pid}/net/{file}",))
+            if pid
+            else Question("read_inside", (self._paths[inode], inode, file))
+            for inode, pid in self._pids.items()
+            for file in files
         )
-        for inode, pid in list(self._pids.items()):
+        for inode in list(self._pids):
             try:
-                self._take(inode, f"/proc/{pid}/net")
+                self._take_anyhow(inode)
             except (OSError, ValueError):
                 del self._pids[inode]  # the process has just gone; another one may have the namespace
                 self._last.pop(inode, None)
                 self._entries.pop(inode, None)
                 self._search_in = 0
+                if self._known is not None and inode not in self._paths:
+                    self._known.discard(inode)  # what it counts until it is found again, nobody reads
         interval_s = max(make.interval_ns / 1e9, 0.001)
         self._wait = min(MAX_EVERY, 1 + int((self._target.cpu_s() - began) / (MAX_SHARE * interval_s)))
 
-    def _counters(self, directory: str) -> dict[str, int]:
+    def _take_anyhow(self, inode: int) -> None:
+        """By its process or, if that has just gone, by its name. Raises OSError and ValueError."""
+        try:
+            self._take(inode)
+        except (OSError, ValueError) as error:
+            if not self._pids[inode]:
+                self._may_enter = not isinstance(error, PermissionError)
+            if not self._pids[inode] or inode not in self._paths or not self._may_enter:
+                raise
+            self._pids[inode] = 0
+            self._take(inode)
+
+    def _counters(self, read: Callable[[str], bytes]) -> dict[str, int]:
         found: dict[str, int] = {}
         for parse, files in ((parse_paired, PAIRED), (parse_single, SINGLE), (parse_conntrack, (CONNTRACK,))):
             for file in files:
                 try:
-                    text = self._target.read(f"{directory}/{file}").decode("ascii")
+                    text = read(file).decode("ascii")
                 except FileNotFoundError:
                     if file == PAIRED[0]:
                         raise
@@ -172,7 +216,7 @@ class ProtocolCounters:
     def _search(self, make: FrameMaker) -> list[AnyFrame]:
         """Finds the namespaces of processes; a status, when it has changed how many are left out."""
         self._search_in -= 1
-        if self._search_in > 0:
+        if not self._names_moved(make) and self._search_in > 0:
             return []
         self._search_in = SEARCH_EVERY
         pids: dict[int, int] = {}
@@ -181,28 +225,50 @@ class ProtocolCounters:
                 pids.setdefault(inode, pid)
         except OSError:
             return []  # no descriptors left, for now
+        self._names = self._named()
+        if self._may_enter:
+            pids = {**dict.fromkeys(self._paths, 0), **pids}
         pids.pop(self._own, None)
+        if self._known is not None:
+            new = pids.keys() - self._known
+            self._fresh |= new & self._paths.keys()
+            self._found_late += len(new - self._paths.keys())
+        self._known = set(pids)
         left_out = max(0, len(pids) - MAX_NAMESPACES)
         self._pids = dict(list(pids.items())[:MAX_NAMESPACES])
         for inode in self._last.keys() - self._pids.keys() - {self._own}:
             del self._last[inode]
             self._entries.pop(inode, None)
-        self._names = self._named()
+        self._fresh &= self._pids.keys()
         if left_out == self._left_out:
             return []
         self._left_out = left_out
         why = f"counters of {left_out} more network namespaces are left out: netconsole reads {MAX_NAMESPACES} at most"
         return [make.status(self.name, "degraded" if left_out else "attached", "summary", why if left_out else None)]
 
+    def _names_moved(self, make: FrameMaker) -> bool:
+        """Whether names have come or gone. One is made first, and mounted on its namespace later."""
+        try:
+            changed_ns = self._target.status(NAMED_NETNS).changed_ns
+        except OSError:
+            changed_ns = None
+        is_young = changed_ns is not None and make.wall_ns - changed_ns < YOUNG_NS
+        moved = changed_ns != self._changed_ns or is_young
+        self._changed_ns = changed_ns
+        return moved
+
     def _named(self) -> dict[int, str]:
         names: dict[int, str] = {}
+        self._paths = {}
         try:
+            device = self._target.status("/proc/self/ns/net").device
             entries = self._target.names(NAMED_NETNS)
             self._target.ahead(Question("status", (f"{NAMED_NETNS}/{entry}",)) for entry in entries)
             for entry in entries:
-                names[self._target.status(f"{NAMED_NETNS}/{entry}").inode] = entry.encode(
-                    "utf-8", "surrogateescape"
-                ).decode("utf-8", "backslashreplace")
+                status = self._target.status(f"{NAMED_NETNS}/{entry}")
+                if status.device == device:  # else nothing is mounted on it, yet
+                    names[status.inode] = entry.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+                    self._paths[status.inode] = f"{NAMED_NETNS}/{entry}"
         except OSError:
             pass  # there are no names, or one has just gone
         try:

@@ -11,6 +11,7 @@ LEDGER_COUNTS = {
     "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",
     "unlisted": "not put into rows, to keep the budget: the counter is exact, the rows are a lower bound",
     "set_back": "counters that somebody set back: what they had counted since the reading before is missing",
+    "found_late": "network namespaces that were found after their begin: what they had counted is missing",
     "unseen_ms": "ms in which it was not attached, to keep the budget: totals are a lower bound, rates of the rest",
 }
 """Entries that make exact counts a lower bound, and what each says where a manifest does not (``[losses]``)."""

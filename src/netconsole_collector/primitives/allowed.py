@@ -84,6 +84,12 @@ def namespace(path: bytes) -> bytes:
     return _checked(_NAMESPACES, path)
 
 
+def protocol_file(name: bytes) -> bytes:
+    """The same name, if it is of counters of a namespace's protocols. Raises PermissionError."""
+    file(b"/proc/net/" + name)
+    return name
+
+
 def unix_socket(path: bytes) -> bytes:
     """The same path, if it may be asked. Raises PermissionError."""
     return _checked(_SOCKETS, os.path.realpath(_checked(_SOCKETS, path))) and path

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from netconsole_collector.primitives import allowed, ethtool, files
 from netconsole_collector.primitives.exchange import Exchange
-from netconsole_collector.primitives.inside import Inside, make_inside
+from netconsole_collector.primitives.inside import Inside, make_inside, read_inside
 from netconsole_collector.primitives.netlink import RECEIVE_BYTES, Netlink
 from netconsole_collector.primitives.netns_watch import Watch
 
@@ -53,6 +53,7 @@ class Answerer:
             "ethtool": lambda device, request: ethtool.ask(_path(device), _bytes(request)),
             "netlink": self._netlink,
             "inside": self._inside,
+            "read_inside": self._read_inside,
             "dump": self._dump,
             "ask": self._ask,
             "listen": self._listen,
@@ -126,6 +127,10 @@ class Answerer:
         self._paths[number] = name, inode
         self._watch_them()
         return b""
+
+    def _read_inside(self, path: str, inode: int, name: str) -> bytes:
+        file = allowed.protocol_file(_path(name))
+        return read_inside(allowed.namespace(_path(path)), inode, file, MAX_ANSWER_BYTES)
 
     def _dump(self, number: int, kind: int, request: str) -> bytes:
         netlink, body = self._asked(number, kind, request)

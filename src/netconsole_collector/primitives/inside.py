@@ -10,6 +10,7 @@ import socket
 import threading
 from typing import Callable, Iterable, List, Optional, Tuple, TypeVar, Union
 
+from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import CHUNK_BYTES
 from netconsole_collector.primitives.netlink import Netlink
 
@@ -70,6 +71,15 @@ def make_inside(namespaces: Iterable[Tuple[bytes, int]], make: Callable[[], Made
     thread.start()
     thread.join()
     return made
+
+
+def read_inside(path: bytes, inode: int, name: bytes, limit: int) -> bytes:
+    """The first bytes of a file of /proc/net in a namespace in which no process may be. Raises OSError."""
+    # /proc/net would be that of the process's first thread.
+    (found,) = make_inside([(path, inode)], lambda: files.read(b"/proc/thread-self/net/" + name, limit))
+    if isinstance(found, OSError):
+        raise found
+    return found
 
 
 def _set_namespace(path: bytes, inode: int) -> None:

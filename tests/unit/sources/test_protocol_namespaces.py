@@ -12,7 +12,7 @@ from netconsole.host.here import Here
 from netconsole.sources import protocol_counters
 from netconsole.sources.base import FrameMaker, SourceError
 from netconsole.sources.protocol_counters import MAX_EVERY, SEARCH_EVERY, ProtocolCounters, parse_conntrack
-from netconsole.telemetry.frames import AnyFrame, Status, Table
+from netconsole.telemetry.frames import AnyFrame, Cost, Status, Table
 
 
 class Host(Here):
@@ -23,6 +23,7 @@ class Host(Here):
         self.root, self.cost_s, self.spent_s = tmp_path, 0.0, 0.0
         self.reads: list[str] = []
         self.searches = 0
+        self.may_not_enter = False
         self.process("self")
         (tmp_path / "proc/net").symlink_to("self/net")
         self.process("1", like="self")
@@ -49,6 +50,24 @@ class Host(Here):
         path = self.root / "run/netns" / os.fsdecode(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         os.link(self.root / "proc" / pid / "ns/net", path)
+
+    def named_alone(self, name: str, errors: int) -> Path:
+        """A namespace in which no process is."""
+        path = self.root / "run/netns" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"Udp: RcvbufErrors\nUdp: {errors}\n")
+        return path
+
+    def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
+        if self.may_not_enter:
+            raise PermissionError(1, "not root")
+        found = Path(f"{self.root}{path}")
+        if file != "snmp" or found.stat().st_ino != inode:
+            raise FileNotFoundError(2, "no such file")
+        return found.read_bytes()
+
+    def names_are_old(self) -> None:
+        os.utime(self.root / "run/netns", (1, 1))
 
     def limit(self, text: str) -> None:
         path = self.root / "proc/sys/net/netfilter/nf_conntrack_max"
@@ -129,7 +148,6 @@ def test_a_namespace_is_read_by_another_process_when_the_first_one_has_gone(host
     (host.root / "proc/8/ns").mkdir(parents=True)
     os.link(host.root / "proc/7/ns/net", host.root / "proc/8/ns/net")
     shutil.copytree(host.root / "proc/7/net", host.root / "proc/8/net")
-    host.named(b"blue", "7")
     source = opened(host)
     source.read(FrameMaker())
     shutil.rmtree(host.root / "proc/7")
@@ -138,10 +156,74 @@ def test_a_namespace_is_read_by_another_process_when_the_first_one_has_gone(host
     host.counts("8", 4)
     frames = source.read(FrameMaker())
     assert moved(frames) == {}, "counted from here on"
-    assert [row.labels for row in table(frames, "conntrack").rows] == [{"netns": "blue"}]
+    unnamed = str((host.root / "proc/8/ns/net").stat().st_ino)
+    assert [row.labels for row in table(frames, "conntrack").rows] == [{"netns": unnamed}]
+    assert late(frames) == (1, 1), "what it counted meanwhile is missing"
     host.counts("8", 6)
-    assert moved(source.read(FrameMaker())) == {"blue": 2}
+    assert moved(source.read(FrameMaker())) == {unnamed: 2}
     assert (host.reads, host.searches) == (["/proc/7/net/snmp"] * 2 + ["/proc/8/net/snmp"] * 2, 2)
+
+
+def late(frames: list[AnyFrame]) -> tuple[int, int] | None:
+    """How many namespaces were found late: now, in all."""
+    for frame in frames:
+        if isinstance(frame, Cost):
+            return frame.ledger["found_late"].delta, frame.ledger["found_late"].total
+    return None
+
+
+def test_a_namespace_without_a_process_is_read_by_its_name(host: Host) -> None:
+    path = host.named_alone("quiet", 5)
+    source = opened(host)
+    source.read(FrameMaker())
+    path.write_text("Udp: RcvbufErrors\nUdp: 7\n")
+    assert moved(source.read(FrameMaker())) == {"quiet": 2}
+
+
+def test_a_namespace_that_is_made_later_is_found_at_once_and_counts_from_its_begin(host: Host) -> None:
+    host.named_alone("first", 0)
+    host.names_are_old()
+    source = opened(host)
+    source.read(FrameMaker())
+    searches = host.searches
+    source.read(FrameMaker())
+    assert host.searches == searches, "nothing has moved"
+    host.named_alone("second", 40)
+    for _ in range(2):
+        frames = source.read(FrameMaker())
+    assert (moved(frames), late(frames)) == ({"second": 40}, None)
+
+
+def test_a_namespace_without_a_name_that_is_found_late_is_said_to_lack_something(host: Host) -> None:
+    source = opened(host)
+    source.read(FrameMaker())
+    host.process("7")
+    host.counts("7", 40)
+    ledger = [late(source.read(FrameMaker())) for _ in range(SEARCH_EVERY + 1)]
+    assert ledger == [None] * (SEARCH_EVERY - 1) + [(1, 1), (0, 1)]
+
+
+def test_the_name_is_there_when_the_last_process_goes(host: Host) -> None:
+    host.process("7")
+    host.named(b"blue", "7")
+    host.names_are_old()
+    source = opened(host)
+    source.read(FrameMaker())
+    (host.root / "run/netns/blue").write_text("Udp: RcvbufErrors\nUdp: 3\n")
+    shutil.rmtree(host.root / "proc/7")
+    frames = source.read(FrameMaker())
+    assert (moved(frames), late(frames)) == ({"blue": 3}, None), "nothing of it is missing"
+
+
+def test_who_may_not_enter_reads_those_with_a_process(host: Host) -> None:
+    host.may_not_enter = True
+    host.named_alone("quiet", 5)
+    host.process("7")
+    source = opened(host)
+    for number in range(3):
+        host.counts("7", number)
+        frames = source.read(FrameMaker())
+    assert list(moved(frames).values()) == [2]
 
 
 def test_what_has_no_process_any_more_is_left_out_at_the_next_search(host: Host) -> None:
