@@ -97,7 +97,7 @@ class Incidents:
                 and one.cause == group.lead.cause
                 and is_same_place(one.place, group.place)
             ]
-            if not known and self._explained(group, reached):
+            if not known and (group.lead.joins or self._explained(group, reached)):
                 continue
             if not known:
                 self._numbers += 1

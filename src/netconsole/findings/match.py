@@ -59,5 +59,7 @@ class Match:
     lasting: bool = False
     needed: int = 1
     """In how many intervals in a row it must be found before it is said."""
+    joins: bool = False
+    """It begins no incident, and never leads one that others began."""
     also: tuple[Family, ...] = ()
     """What weaker rules of the same cause count in the same row: the whole, where ``family`` is a part of it."""

@@ -171,6 +171,7 @@ def _match(
         share,
         family,
         lasting,
+        joins=rule.joins,
     )
 
 

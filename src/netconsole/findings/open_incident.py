@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from netconsole.base import figure
+from netconsole.base.timestamps import clock
 from netconsole.findings.causes import ANYWHERE, LARGER, Group
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
@@ -66,6 +67,8 @@ class _Tally:
     """Whether it is a lower bound, as a table marks it (docs/use/console.md)."""
     whole: int = LONG
     """Intervals since the last one that lacks something."""
+    away_ns: int | None = None
+    """When it was read last, if nobody watches it now: then its rate is not known, and its total stands still."""
 
     @property
     def counted(self) -> int:
@@ -114,7 +117,8 @@ class OpenIncident:
     def take(self, group: Group, state: State, windows: Windows) -> None:
         """The incident goes on with these matches."""
         best = self.lead
-        if group.lead.specific >= best.specific or best.evidence.probe == group.lead.evidence.probe:
+        may_lead = group.lead.specific >= best.specific or best.evidence.probe == group.lead.evidence.probe
+        if may_lead and not group.lead.joins:
             self.lead = group.lead
             self.place = {**self.place, **{name: value for name, value in group.place.items() if value not in ANYWHERE}}
         self.level = group.level
@@ -144,6 +148,9 @@ class OpenIncident:
         for (family, _), tally in self.tallies.items():
             probe = state.probes.get(family.probe)
             table = probe.tables.get(family.table) if probe is not None and probe.measuring else None
+            known_table = probe.tables.get(family.table) if probe is not None else None
+            away = probe.unwatched_since_ns(known_table) if probe is not None and known_table is not None else None
+            tally.away_ns = away
             rate = 0.0
             tally.moves_now = False
             known: list[Window] = []
@@ -237,15 +244,22 @@ class OpenIncident:
         total = tally.counted if tally is not None else None
         peak = tally.peak if tally is not None else (self.peak or None)
         blind = self.blind_since_ns
+        witness = self._witness(tally)
+        if witness is not None:
+            tally, total, peak = witness, witness.counted, witness.peak
+        lacks = self.at_least and witness is None
         value, is_peak = lead.value, tally is not None and (self.ended or self.still or blind is not None)
-        at_least = self.at_least if tally is None or is_peak else tally.rate_at_least
+        at_least = lacks if tally is None or is_peak else tally.rate_at_least
         if tally is not None and lead.family is not None:
             value = tally.peak if is_peak else tally.rate or lead.value
-        sentence = lead.sentence(value, total, at_least, self.at_least, is_peak)
+        sentence = lead.sentence(value, total, at_least, lacks, is_peak)
         of_share = lead if lead.share_pct is not None else self._with_share()
-        if (share := of_share.share_pct) is not None:
+        share = of_share.share_pct if witness is None else None
+        if share is not None:
             whose = "its" if of_share is lead else f"{figure.safe(of_share.labels.get('device'))}'s"
             sentence += f" ({figure.percent(share)} of {whose} packets)"
+        if witness is not None:
+            sentence += f" (by the kernel's counter; places not watched since {clock(self._away_ns())})"
         if blind is not None:
             sentence = f"no longer measured: {sentence}"
         ordered = sorted(self.evidence.values(), key=lambda match: (match.evidence != lead.evidence, -match.specific))
@@ -265,7 +279,7 @@ class OpenIncident:
             weight=lead.weight,
             total=total,
             peak=peak,
-            at_least=self.at_least,
+            at_least=lacks,
             share_pct=share,
             unit=tally.unit if tally is not None else lead.unit,
             next=tuple(dict.fromkeys(match.next for match in ordered if match.next)),
@@ -279,6 +293,19 @@ class OpenIncident:
         """The match of its cause that knows a share, where the one that leads does not."""
         known = [match for match in self.evidence.values() if match.share_pct is not None and match.cause == self.cause]
         return max(known, key=lambda match: match.specific, default=self.lead)
+
+    def _witness(self, tally: _Tally | None) -> _Tally | None:
+        """Who counts the same packets while nobody watches what the row that leads counts; None while somebody does."""
+        if tally is None or tally.away_ns is None or self.blind_since_ns is not None:
+            return None
+        watched = [
+            one for one in self.tallies.values()
+            if one.cause == self.cause and one.unit == tally.unit and one.away_ns is None and one.moves
+        ]  # fmt: skip
+        return max(watched, key=lambda one: one.counted, default=None)
+
+    def _away_ns(self) -> int:
+        return max(one.away_ns for one in self.tallies.values() if one.away_ns is not None)
 
     def _whole(self) -> _Tally | None:
         """What the row that leads has counted: of several values of one cause the one that holds the others."""

@@ -14,7 +14,7 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 
 _FINDING_KEYS = (
     "table", "histogram", "value", "percentile", "level", "over", "where", "say", "next", "cause", "place", "specific",
-    "explains", "elsewhere", "at_once", "lasting", "share_pct", "share_of", "times_past", "commands",
+    "explains", "elsewhere", "at_once", "lasting", "share_pct", "share_of", "times_past", "commands", "joins",
 )  # fmt: skip
 _DROP_PLACE_KEYS = (
     "table", "value", "stage", "at", "say", "where", "by", "same_as", "elsewhere", "same_elsewhere", "aliases", "fine",
@@ -70,6 +70,7 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
         times_past=item.number("times_past", None, 1.0, 1e6),
         share_of=item.text("share_of", "", ("", *gauges)),
         commands=tuple(commands),
+        joins=item.boolean("joins"),
     )
 
 

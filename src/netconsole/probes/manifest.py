@@ -188,6 +188,8 @@ class FindingSpec:
     """Of a percentile: up to so many times ``over`` it is said only where it is so many times its own past."""
     commands: tuple[str, ...] = ()
     """What to run next; {label} stands for a label, quoted for a shell. Nothing here is ever executed."""
+    joins: bool = False
+    """It only proves an incident that another finding of its cause began, and lets it go on while that one is blind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,62 @@
+"""An incident goes on by the kernel's own counter while nobody watches its places, and says so."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from netconsole.base.timestamps import clock
+from netconsole.findings.open_incident import LEAVES_AFTER
+from netconsole.telemetry import frames
+from tests.unit.findings.test_one_cause import COUNTERS, DROP, DROPS, Watched
+from tests.unit.telemetry.test_state import SECOND
+
+REFUSED = {**DROP, "device": "lo", "netns": "red", "reason": "NO_SOCKET", "location": "udp_rcv", "class": "benign"}
+NO_PORT = {"counter": "UdpNoPorts", "class": "noise", "netns": "red", "meaning": "nobody listens on the UDP port"}
+BY_COUNTER = "(by the kernel's counter; places not watched since {})"
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    return Watched()
+
+
+def test_a_counter_that_costs_nothing_begins_no_incident(watched: Watched) -> None:
+    for _ in range(5):
+        assert watched.interval((COUNTERS, NO_PORT, 5000)) == []
+
+
+@pytest.mark.proves("protocol_counters", "findings.counters.count.!.UdpNoPorts")
+def test_an_incident_goes_on_by_the_counter_and_ends_with_it(watched: Watched) -> None:
+    """The rate is of now and the total exact: neither is that of when the probe was lowered."""
+    for _ in range(3):
+        (one,) = watched.interval((DROPS, REFUSED, 1000), (COUNTERS, NO_PORT, 1000))
+    assert one.sentence == "lo (netns red): 1.00k UDP packets/s go to a port where nobody listens"
+    assert len(one.evidence) == 2
+    since = clock(102 * SECOND + 5)
+    stream = watched._stream
+    stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="off", mode="summary", why="detached"))
+    for number in (1, 2, 3):
+        listed = watched.interval((COUNTERS, NO_PORT, 4000))
+        (told,) = [other for other in listed if other.cause == "nobody-listens"]
+        assert told.sentence == (
+            f"lo (netns red): 4.00k UDP packets/s go to a port where nobody listens {BY_COUNTER.format(since)}"
+        )
+        assert (told.total, told.at_least, told.blind_since_ns) == (3000 + number * 4000, False, None)
+        assert told.number == one.number
+    for _ in range(LEAVES_AFTER):
+        listed = watched.interval((COUNTERS, NO_PORT, 0))
+    (told,) = [other for other in listed if other.cause == "nobody-listens"]
+    assert told.ended_ns == 105 * SECOND + 5 and told.total == 15_000
+
+
+def test_without_a_counter_nobody_knows_whether_it_goes_on(watched: Watched) -> None:
+    for _ in range(3):
+        watched.interval((DROPS, REFUSED, 1000))
+    for _ in range(3):
+        listed = watched.interval((COUNTERS, NO_PORT, 0))
+    (one,) = listed
+    assert one.sentence.startswith("no longer measured: ") and one.total == 3000
