@@ -106,7 +106,7 @@ def quantity(value: float | None, unit: str, at_least: bool | str = False) -> st
     return f"{text} {unit}" if unit else text
 
 
-def things(value: int | None, what: str, at_least: bool = False) -> str:
+def things(value: int | None, what: str, at_least: bool | str = False) -> str:
     """An exact count of what is named in the plural: 1 packet, 1 234 packets, 1 echo."""
     text = count(value, at_least)
     if value == 1 and what not in _NANOSECONDS:
@@ -187,6 +187,11 @@ def fit_ends(head: str, tail: str, columns: int) -> str:
     """Both in this many columns: the head is cut first, then what the tail has beyond half of them."""
     of_head = min(width(head), max(columns - width(tail), columns // 2))
     return fit(head, of_head) + fit(tail, min(columns - of_head, width(tail)))
+
+
+def mark(at_least: bool, is_scaled: bool) -> str:
+    """What stands before a count: ≥ where it is a lower bound, ≈ where it was scaled."""
+    return AT_LEAST if at_least else ABOUT if is_scaled else ""
 
 
 def _mark(at_least: bool | str) -> str:

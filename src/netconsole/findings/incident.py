@@ -65,6 +65,13 @@ class Incident:
     """Since then nothing of it was counted, though it has not ended yet."""
     before: tuple[Episode, ...] = ()
     """When it was there before, the oldest first."""
+    scaled: bool = False
+    """Whether total and peak were made of a share of the packets."""
+
+    @property
+    def mark(self) -> str:
+        """What stands before its total and its peak."""
+        return figure.mark(self.at_least, self.scaled)
 
     @property
     def is_ours(self) -> bool:
@@ -106,6 +113,7 @@ def _data(one: Incident) -> IncidentData:
         next=list(one.next),
         commands=list(one.commands),
         at_least=one.at_least,
+        scaled=one.scaled,
         not_measured_since=None if one.blind_since_ns is None else utc(one.blind_since_ns / 1e9),
     )
 
@@ -118,14 +126,14 @@ def told(one: Incident) -> str:
     if one.before:
         times = len(one.before) + 1
         totals = [part.total for part in one.before] + [one.total]
-        at_least = one.at_least or any(part.at_least for part in one.before)
+        at_least = figure.mark(one.at_least or any(part.at_least for part in one.before), one.scaled)
         in_all = f", {figure.things(sum(known), one.unit, at_least)} in all" if (known := _all(totals)) else ""
         last = f", last {clock(one.ended_ns)}" if one.ended_ns is not None else ""
         return f"{one.sentence}; {times} times{last}{in_all}"
     if one.ended_ns is None or one.total is None:
         return one.sentence if one.still_since_ns is None else f"{one.sentence}; none since {clock(one.still_since_ns)}"
     lasted = figure.lasted((one.ended_ns - one.since_ns) / 1e9)
-    return f"{one.sentence}; {figure.things(one.total, one.unit, one.at_least)} in {lasted}"
+    return f"{one.sentence}; {figure.things(one.total, one.unit, one.mark)} in {lasted}"
 
 
 def _all(totals: list[int | None]) -> list[int]:

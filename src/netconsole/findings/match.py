@@ -15,8 +15,8 @@ Level: TypeAlias = Literal["ok", "!", "!!", "?"]
 RANK: Mapping[Level, int] = {level: URGENCY[level] for level in get_args(Level)}
 """The worst first."""
 EvidenceKind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
-Say: TypeAlias = Callable[[float, int | None, bool, bool, bool], str]
-"""The sentence, given a rate or value, a total, whether each is a lower bound, and whether the value is a peak."""
+Say: TypeAlias = Callable[[float, int | None, bool | str, bool | str, bool], str]
+"""The sentence, given a rate or value, a total, the mark of each (True: ≥), and whether the value is a peak."""
 
 
 @dataclass(frozen=True, slots=True)

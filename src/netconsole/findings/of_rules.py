@@ -182,8 +182,8 @@ def _say_row(
     labels: Mapping[str, Label],
     rate: float,
     total: int | None,
-    at_least: bool,
-    total_at_least: bool,
+    at_least: bool | str,
+    total_at_least: bool | str,
     is_peak: bool,
 ) -> str:
     said = words_of_table(rule, column, rate, total, at_least, total_at_least, is_peak)
@@ -198,8 +198,8 @@ def _say_percentile(
     count: int,
     value: float,
     _total: int | None,
-    _at_least: bool,
-    _total_at_least: bool,
+    _at_least: bool | str,
+    _total_at_least: bool | str,
     _is_peak: bool,
 ) -> str:
     return say(rule, labels, words_of_histogram(value, unit, per_s, count))

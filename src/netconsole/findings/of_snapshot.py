@@ -60,10 +60,10 @@ def _of_incident(one: IncidentData, day: str) -> Highlight:
     when += f", not measured since {blind}" if one.not_measured_since and not one.ended else ""
     much = ""
     if one.total is not None:
-        much = figure.things(one.total, one.unit, one.at_least)
-        much += f", peak {figure.number(one.peak_per_s, one.at_least)}/s" if one.peak_per_s is not None else ""
+        much = figure.things(one.total, one.unit, one.mark)
+        much += f", peak {figure.number(one.peak_per_s, one.mark)}/s" if one.peak_per_s is not None else ""
     elif one.peak is not None:
-        much = f"peak {figure.quantity(one.peak, one.unit, one.at_least)}"
+        much = f"peak {figure.quantity(one.peak, one.unit, one.mark)}"
     text = "; ".join(part for part in (one.what, ": ".join(filter(None, (when, much)))) if part)
     probe = one.evidence[0].probe if one.evidence else ""
     return Highlight(one.level, probe, text, " ".join(one.next), 0.0, tuple(one.commands))

@@ -67,6 +67,8 @@ class _Tally:
     """Whether it is a lower bound, as a table marks it (docs/use/console.md)."""
     whole: int = LONG
     """Intervals since the last one that lacks something."""
+    scaled_now: bool = False
+    """Whether its rate was made of a share of the packets."""
     away_ns: int | None = None
     """When it was read last, if nobody watches it now: then its rate is not known, and its total stands still."""
 
@@ -96,6 +98,8 @@ class OpenIncident:
     blind_since_ns: int | None = None
     at_least: bool = False
     """Whether total and peak are lower bounds: what was missed once is missing for good."""
+    scaled: bool = False
+    """Whether total and peak were made of a share of the packets."""
     shown: bool = False
     ended: bool = False
     still: bool = False
@@ -160,10 +164,12 @@ class OpenIncident:
                 if count is None:
                     continue
                 counted.take(count.total)
+                self.scaled = self.scaled or bool(count.delta and table is not None and table.one_in > 1)
                 rate += count.per_s or 0.0
                 tally.moves_now = tally.moves_now or bool(count.delta and tally.cause == self.cause)
                 if (window := windows.of(family).get(key)) is not None:
                     known.append(window)
+            tally.scaled_now = table is not None and table.one_in > 1
             lacks = probe is not None and is_lower_bound(probe)
             self.at_least = self.at_least or bool(rate and lacks)
             # A probe that is attached for a share of the time lacks the rest, and its rates are of what was seen.
@@ -221,6 +227,7 @@ class OpenIncident:
         self.since_ns = min(self.since_ns, before.since_ns)
         self.last_ns = before.last_ns
         self.shown, self.is_small, self.at_least = before.shown, before.is_small, before.at_least
+        self.scaled = before.scaled
         for one in before.tallies:
             rows = {row_key(row.key): _Row(row.start, row.last, row.before) for row in one.rows}
             self.tallies[Family(one.probe, one.table, one.value), one.cause] = _Tally(
@@ -248,11 +255,13 @@ class OpenIncident:
         if witness is not None:
             tally, total, peak = witness, witness.counted, witness.peak
         lacks = self.at_least and witness is None
+        is_scaled = self.scaled and witness is None
+        mark = figure.mark(lacks, is_scaled)
         value, is_peak = lead.value, tally is not None and (self.ended or self.still or blind is not None)
-        at_least = lacks if tally is None or is_peak else tally.rate_at_least
+        mark_now = mark if tally is None or is_peak else figure.mark(tally.rate_at_least, tally.scaled_now)
         if tally is not None and lead.family is not None:
             value = tally.peak if is_peak else tally.rate or lead.value
-        sentence = lead.sentence(value, total, at_least, lacks, is_peak)
+        sentence = lead.sentence(value, total, mark_now, mark, is_peak)
         of_share = lead if lead.share_pct is not None else self._with_share()
         share = of_share.share_pct if witness is None else None
         if share is not None:
@@ -280,6 +289,7 @@ class OpenIncident:
             total=total,
             peak=peak,
             at_least=lacks,
+            scaled=is_scaled,
             share_pct=share,
             unit=tally.unit if tally is not None else lead.unit,
             next=tuple(dict.fromkeys(match.next for match in ordered if match.next)),

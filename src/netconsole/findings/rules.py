@@ -53,14 +53,14 @@ def words_of_table(
     column: ColumnSpec,
     value: float,
     total: float | None,
-    at_least: bool = False,
-    total_at_least: bool = False,
+    at_least: bool | str = False,
+    total_at_least: bool | str = False,
     is_peak: bool = False,
 ) -> dict[str, str]:
     """What a sentence may say of a value: a rate per second, or of a gauge the value itself.
 
-    ``at_least``, ``total_at_least``: it, or the total, is a lower bound. ``is_peak``: the value is the highest of
-    several, and is said to be so.
+    ``at_least``, ``total_at_least``: it, or the total, is a lower bound, or has this mark. ``is_peak``: the value is
+    the highest of several, and is said to be so.
     """
     rate = figure.number(value, at_least)
     if is_peak:

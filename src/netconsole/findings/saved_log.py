@@ -82,6 +82,7 @@ class SavedIncident(msgspec.Struct, frozen=True):
     is_small: bool
     tallies: Annotated[list[SavedTally], Meta(max_length=100)]
     place: Annotated[dict[Name, Label], Meta(max_length=32)] | None = None
+    scaled: bool = False
 
     def told(self) -> Incident:
         """As it was then. Its texts are from a file, and made safe for a terminal once more."""
@@ -106,6 +107,7 @@ class SavedIncident(msgspec.Struct, frozen=True):
             commands=tuple(figure.safe(text, _MAX_SENTENCE) for text in self.commands),
             history=(),
             place=self.place,
+            scaled=self.scaled,
         )
 
 
@@ -136,6 +138,7 @@ def saved(
         is_small=is_small,
         tallies=list(tallies),
         place=None if one.place is None else dict(one.place),
+        scaled=one.scaled,
     )
 
 

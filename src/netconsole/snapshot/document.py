@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from netconsole.base import figure
 from netconsole.base.documents import DocumentKind
 from netconsole.base.fact_keys import FactData
 from netconsole.ping.breakdown import Breakdown
@@ -186,6 +187,13 @@ class IncidentData(msgspec.Struct, frozen=True):
     """From its begin to its end; to the end of the measurement where it went on, and no longer than it was measured."""
     peak: float | None = None
     """The largest value in ``unit``, of what is no count."""
+    scaled: bool = False
+    """Whether total and peak were made of a share of the packets: what stands before them is ≈."""
+
+    @property
+    def mark(self) -> str:
+        """What stands before its total and its peak."""
+        return figure.mark(self.at_least, self.scaled)
 
 
 class BalanceData(msgspec.Struct, frozen=True, rename={"entered": "in", "left": "out"}):

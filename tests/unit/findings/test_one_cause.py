@@ -49,6 +49,7 @@ class Watched:
         self,
         *moves: tuple[tuple[str, str, str], Mapping[str, Any], int],
         gauges: Mapping[tuple[str, str], Mapping[str, int]] | None = None,
+        one_in: int = 1,
     ) -> list[Incident]:
         """The incidents after a second in which these rows moved; ``gauges`` of all rows of a probe's table."""
         tables = {(probe, table) for (probe, table, _), _, _ in moves}
@@ -63,7 +64,8 @@ class Watched:
             more: dict[str, int | float | None] = dict((gauges or {}).get((probe, table), {}))
             listed = [Row(labels=dict(labels), counts=counts, gauges=more) for labels, counts in rows.values()]
             stamp = self._stream.stamp(probe)
-            self._stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=listed))
+            of_what: dict[str, Any] = {"interval_ns": SECOND, "full": False, "one_in": one_in}
+            self._stream.state.apply(frames.Table(**stamp, name=table, rows=listed, **of_what))
         self._stream.end()
         return self._incidents.update(self._stream.state)
 

@@ -7,7 +7,10 @@ import time
 import pytest
 
 from netconsole.base.timestamps import clock
+from netconsole.findings import of_snapshot
+from netconsole.findings.incident import document
 from netconsole.findings.open_incident import LEAVES_AFTER
+from netconsole.findings.saved_log import decode, encode
 from netconsole.telemetry import frames
 from tests.unit.findings.test_one_cause import COUNTERS, DROP, DROPS, Watched
 from tests.unit.telemetry.test_state import SECOND
@@ -60,3 +63,17 @@ def test_without_a_counter_nobody_knows_whether_it_goes_on(watched: Watched) -> 
         listed = watched.interval((COUNTERS, NO_PORT, 0))
     (one,) = listed
     assert one.sentence.startswith("no longer measured: ") and one.total == 3000
+
+
+def test_an_incident_of_scaled_rows_is_marked_in_every_form(watched: Watched) -> None:
+    """Whatever it says of now; its total and peak keep the mark when rows are of all packets again."""
+    (one,) = watched.interval((DROPS, REFUSED, 1600), one_in=16)
+    assert one.sentence == "lo (netns red): ≈1.60k UDP packets/s go to a port where nobody listens"
+    for _ in range(2):
+        (one,) = watched.interval((DROPS, REFUSED, 800))
+    assert one.sentence == "lo (netns red): 800 UDP packets/s go to a port where nobody listens"
+    assert (one.scaled, one.at_least, one.mark, one.total) == (True, False, "≈", 3200)
+    (data,) = document([one])
+    assert data.scaled and "≈3\u202f200 packets, peak ≈1.60k/s" in of_snapshot._of_incident(data, "").text
+    (kept,) = [saved.told() for saved in decode(encode(watched._incidents.saved()))]
+    assert kept.scaled and kept.total == 3200

@@ -103,10 +103,10 @@ def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
 def _how_much(finding: Incident) -> Iterator[str]:
     if finding.is_count:
         so_far = "" if finding.ended_ns is not None else " so far"
-        yield f"{figure.things(finding.total, finding.unit, finding.at_least)}{so_far}"
-        yield f"peak {figure.number(finding.peak, finding.at_least)}/s"
+        yield f"{figure.things(finding.total, finding.unit, finding.mark)}{so_far}"
+        yield f"peak {figure.number(finding.peak, finding.mark)}/s"
     elif finding.peak is not None and finding.unit:
-        yield f"peak {figure.quantity(finding.peak, finding.unit, finding.at_least)}"
+        yield f"peak {figure.quantity(finding.peak, finding.unit, finding.mark)}"
     if finding.share_pct is not None:
         yield f"{figure.percent(finding.share_pct)} of what passes"
 

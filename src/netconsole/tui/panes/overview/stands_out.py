@@ -75,8 +75,8 @@ def _logged(one: Incident) -> TableRow:
         "until": Cell(until, float(one.ended_ns or 0), "dim"),
         "level": Cell(one.level, one.level, LEVEL_TONES[one.level]),
         "say": Cell(one.sentence, one.sentence),
-        "total": Cell(figure.count(one.total, one.at_least) if one.total is not None else "", one.total or 0),
-        "peak": Cell(figure.number(one.peak, one.at_least) if one.is_count else "", one.peak or 0.0),
+        "total": Cell(figure.count(one.total, one.mark) if one.total is not None else "", one.total or 0),
+        "peak": Cell(figure.number(one.peak, one.mark) if one.is_count else "", one.peak or 0.0),
     }
     return TableRow(IncidentKey(one.number, subject_of(one)), cells)
 
