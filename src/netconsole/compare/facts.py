@@ -138,7 +138,7 @@ def _covered(fact: str, unknown: Sequence[str]) -> bool:
 
 def _thing(fact: str) -> str | None:
     where = parts(fact)
-    if len(where) >= 3 and where[0] in ("nic", "tc", "vm"):
+    if len(where) >= 3 and where[0] in ("nic", "tc", "vm", "namespace"):
         return where[1]
     if len(where) >= 4 and where[0] == "ovs" and where[1] in ("port", "interface", "bridge"):
         return where[2]

@@ -24,7 +24,9 @@ from netconsole_collector.primitives.changes import DamagedAnswer, KeptAnswers, 
 from netconsole_collector.primitives.files import FileStatus
 from netconsole_collector.primitives.server import FAILED, ITEM
 
-_LASTING = frozenset(("read", "names", "below", "link", "status", "exists", "inodes", "ethtool", "read_inside"))
+_LASTING = frozenset(
+    ("read", "names", "below", "link", "status", "exists", "inodes", "ethtool", "read_inside", "settings")
+)
 """Answers that are good for the whole interval. The others are good once."""
 _HEARD = frozenset(("listen", "dump", "ask"))
 _MAX_AT_ONCE = 4096
@@ -202,6 +204,10 @@ class FarTarget:
     def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
         """See Target."""
         return self._get("read_inside", path, inode, file)
+
+    def settings(self, path: str, inode: int, /) -> bytes:
+        """See Target."""
+        return self._get("settings", path, inode)
 
     def ethtool(self, device: str, request: bytes, /) -> bytes:
         """See Target."""

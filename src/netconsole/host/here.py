@@ -11,7 +11,7 @@ from netconsole.host.target import MAX_FILE_BYTES, MAX_NAMES, Moment, Opened, Qu
 from netconsole_collector.primitives import ethtool, files
 from netconsole_collector.primitives.exchange import Exchange
 from netconsole_collector.primitives.files import FileStatus
-from netconsole_collector.primitives.inside import Inside, make_inside, read_inside
+from netconsole_collector.primitives.inside import Inside, make_inside, read_inside, settings_inside
 from netconsole_collector.primitives.netlink import RECEIVE_BYTES, Netlink
 from netconsole_collector.primitives.netns_watch import Watch
 
@@ -103,6 +103,10 @@ class Here:
     def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
         """See Target."""
         return read_inside(self._path(path), inode, os.fsencode(file), MAX_FILE_BYTES)
+
+    def settings(self, path: str, inode: int, /) -> bytes:
+        """See Target."""
+        return settings_inside(self._path(path) if path else b"", inode)
 
     def watch(self, on_gone: Callable[[], None], /) -> Watch:
         """See Target."""

@@ -174,6 +174,9 @@ class Target(Protocol):
     def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
         """A file of /proc/net in a namespace, given as path and inode, also where no process is in it."""
 
+    def settings(self, path: str, inode: int, /) -> bytes:
+        """How such a namespace is set up (netconsole_collector/primitives/settings.py), as JSON; "": the own one."""
+
     def watch(self, on_gone: Callable[[], None], /) -> NamespaceWatch | None:
         """Calls ``on_gone`` from another thread when the owner of a namespace is gone. None: the host sees to that."""
 

@@ -102,6 +102,8 @@ class RunScope:
         area, *where = parts(name)
         thing = where[1] if area == "ovs" and len(where) > 2 else where[0] if where else ""
         if self._netns is not None:
+            if area == "namespace":
+                return thing in self._names
             if area == _NETNS:
                 return thing == str(self._netns)
             if area in _OWN_FACTS and not self._is_own:
@@ -110,6 +112,8 @@ class RunScope:
             return True
         if area in ("nic", "tc") or (area == "ovs" and where[:1] in (["port"], ["interface"])):
             return thing == self._device
+        if area == "namespace" and where[1:2] == ["sysctl"]:
+            return where[2].split(".conf.")[-1].rpartition(".")[0] in ("all", "default", self._device)
         return area != _VM or thing in self._vms
 
     def _is_narrow(self, knobs: Mapping[str, Scalar]) -> bool:

@@ -215,6 +215,10 @@ class Redactor:
             self._add("vm", (rest[0], rest[0].partition(" #")[0]))
         elif (area in ("nic", "tc") and len(rest) > 1) or (area == "ovs" and len(rest) > 2 and rest[0] in _OVS_DEVICES):
             self._learn_device(rest[0] if area != "ovs" else rest[1])
+        elif area == "namespace" and rest:
+            self._learn_namespace(rest[0])
+            if rest[1:2] == ["sysctl"]:
+                self._learn_device(rest[2].split(".conf.")[-1].rpartition(".")[0])
         if isinstance(value, str):
             if where[-1] in _HOST_LABELS:
                 self._add("host", (value,))

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from netconsole_collector.primitives import allowed, ethtool, files
 from netconsole_collector.primitives.exchange import Exchange
-from netconsole_collector.primitives.inside import Inside, make_inside, read_inside
+from netconsole_collector.primitives.inside import Inside, make_inside, read_inside, settings_inside
 from netconsole_collector.primitives.netlink import RECEIVE_BYTES, Netlink
 from netconsole_collector.primitives.netns_watch import Watch
 
@@ -54,6 +54,7 @@ class Answerer:
             "netlink": self._netlink,
             "inside": self._inside,
             "read_inside": self._read_inside,
+            "settings": self._settings,
             "dump": self._dump,
             "ask": self._ask,
             "listen": self._listen,
@@ -131,6 +132,10 @@ class Answerer:
     def _read_inside(self, path: str, inode: int, name: str) -> bytes:
         file = allowed.protocol_file(_path(name))
         return read_inside(allowed.namespace(_path(path)), inode, file, MAX_ANSWER_BYTES)
+
+    def _settings(self, path: str, inode: int) -> bytes:
+        name = allowed.namespace(_path(path)) if path else b""
+        return settings_inside(name, inode)
 
     def _dump(self, number: int, kind: int, request: str) -> bytes:
         netlink, body = self._asked(number, kind, request)

@@ -5,6 +5,7 @@ Only a short-lived thread ever changes its namespace.
 
 import ctypes
 import errno
+import json
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ from typing import Callable, Iterable, List, Optional, Tuple, TypeVar, Union
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import CHUNK_BYTES
 from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.primitives.settings import settings
 
 GROUP_LINK = 1
 """RTMGRP_LINK (include/uapi/linux/rtnetlink.h)."""
@@ -62,7 +64,8 @@ def make_inside(namespaces: Iterable[Tuple[bytes, int]], make: Callable[[], Made
     def in_turn() -> None:
         for path, inode in namespaces:
             try:
-                _set_namespace(path, inode)
+                if path:
+                    _set_namespace(path, inode)
                 made.append(make())
             except OSError as error:
                 made.append(error)
@@ -80,6 +83,14 @@ def read_inside(path: bytes, inode: int, name: bytes, limit: int) -> bytes:
     if isinstance(found, OSError):
         raise found
     return found
+
+
+def settings_inside(path: bytes, inode: int) -> bytes:
+    """How a namespace is set up, as JSON; without a path the own one. Raises OSError."""
+    (found,) = make_inside([(path, inode)], settings)
+    if isinstance(found, OSError):
+        raise found
+    return json.dumps(found).encode("ascii")
 
 
 def _set_namespace(path: bytes, inode: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from netconsole.base.fact_keys import FactData
 from netconsole.compare.baseline import Baseline, summary
 from netconsole.compare.compare import compare
 from netconsole.compare.reference import Reference
@@ -59,3 +60,15 @@ def test_the_list_of_baselines_says_the_scope_before_one_chooses() -> None:
     assert "of netns uxb only" in summary(made, None, None).notes
     whole = Baseline("netconsole.baseline/1", "quiet", "", ["a"], [taken(uxb=1)])
     assert not [note for note in summary(whole, None, None).notes if "only" in note]
+
+
+def test_a_route_of_a_namespace_is_a_changed_setting_and_a_new_namespace_is_one_change() -> None:
+    def with_facts(**hashes: str) -> Snapshot:
+        facts = {
+            f"namespace/{name}/{what}": FactData(text, "x") for name, text in hashes.items() for what in ("a", "b")
+        }
+        return msgspec.structs.replace(taken(uxb=1000), facts=facts)
+
+    found = compare(with_facts(host="1", web="3", new="4"), [with_facts(host="1", web="2")], manifests=MANIFESTS)
+    changes = {one.fact: (one.baseline, one.current) for one in found.facts_changed}
+    assert changes == {"namespace/web/a": ("2", "3"), "namespace/web/b": ("2", "3"), "namespace/new": (None, "there")}

@@ -99,6 +99,8 @@ def test_the_vm_of_a_device_is_learned_from_its_rows() -> None:
         ("ovs/port/tap0/tag", False, True),
         (f"netns/{INODE}/name", True, True),
         ("netns/4026531840/name", False, False),
+        ("namespace/4026532469/firewall", True, True),
+        ("namespace/mfa/firewall", False, False),
         ("kernel/release", True, True),
         ("netns_count", True, True),
     ],
@@ -114,6 +116,13 @@ def test_facts_of_other_devices_are_left_out() -> None:
     of = scope({"device": "tap0"}, vm="web")
     facts = ("nic/tap0/mtu", "nic/tap1/mtu", "ovs/port/tap1/tag", "ovs/bridge/br0/ports", "vm/web/pid", "vm/db/pid")
     assert [of.has_fact(one) for one in facts] == [True, False, False, True, True, False]
+
+
+def test_sysctls_of_other_devices_are_left_out() -> None:
+    names = ("tap0", "all", "tap1", "a.b")
+    facts = [f"namespace/host/sysctl/net.ipv4.conf.{name}.rp_filter" for name in names]
+    assert [scope({"device": "tap0"}).has_fact(one) for one in facts] == [True, True, False, False]
+    assert scope({"device": "a.b"}).has_fact(facts[3])
 
 
 def test_every_probe_is_narrowed_or_named_as_host_wide() -> None:

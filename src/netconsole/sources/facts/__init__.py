@@ -25,6 +25,7 @@ AREAS: dict[str, Callable[[Facts], None]] = {
     "vm": vms.collect,
     "nic": nics.collect,
     "tc": tc.collect,
+    "namespace": namespaces.settings,
     "ovs": ovs.collect,
 }
 """In this order, quick ones first. What does not answer in time is reported as unknown."""

@@ -5,17 +5,23 @@ All these facts are volatile. A comparison uses them to name rows, and to tell a
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from netconsole.base.fact_keys import key
+from netconsole.host.identity import is_namespace_inode
 from netconsole.host.target import Question
-from netconsole.sources.facts.reading import Facts
+from netconsole.sources.facts.reading import Facts, reason
 
 _NAMED, _OF_PROCESSES = "/run/netns", "/proc/*/ns/net"
 _MAX_NAMESPACES = 4096
+_MAX_SETTINGS = 256
+"""Namespaces whose settings are read: each takes about 5 ms."""
 
 
 def collect(facts: Facts) -> None:
     """Add ``netns/INODE/name`` or, without a name, ``netns/INODE/process``: its process with the lowest id."""
-    host = facts.inode("/proc/1/ns/net") or facts.inode("/proc/self/ns/net")  # the first needs root
+    host = _host(facts)
     names = facts.entries(_NAMED)
     facts.target.ahead(Question("status", (f"{_NAMED}/{name}",)) for name in names)
     named = {inode: name for name in names if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
@@ -39,3 +45,57 @@ def collect(facts: Facts) -> None:
         except OSError:
             continue  # the process has just ended
     facts.put("netns_count", len(seen - {host}), f"{_NAMED}, {_OF_PROCESSES}", volatile=True)
+
+
+def settings(facts: Facts) -> None:
+    """Add ``namespace/NAME/…``: sysctls of devices, routes and firewall rules of every network namespace.
+
+    Of a device the sysctls that differ from those of ``default``, of ``all`` and ``default`` those that a new namespace
+    would not have; of routes and rules how many, and a hash. What has no name is volatile: its inode is of this boot.
+    """
+    own = facts.inode("/proc/self/ns/net")
+    named = {inode: name for name in facts.entries(_NAMED) if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
+    found = {inode: (name, f"{_NAMED}/{name}") for inode, name in named.items()}
+    for pid, inode in facts.target.inodes("ns/net").items():
+        found.setdefault(inode, (str(inode), f"/proc/{pid}/ns/net"))
+    host = _host(facts)
+    if host in found:
+        found[host] = "host", found[host][1]
+    if own is not None:
+        found[own] = found.get(own, (str(own), ""))[0] if own != host else "host", ""
+    listed = sorted(found.items())[:_MAX_SETTINGS]
+    facts.target.ahead(Question("settings", (path, inode)) for inode, (_, path) in listed)
+    for inode, (name, path) in listed:
+        try:
+            _settings(facts, name, json.loads(facts.target.settings(path, inode)), name == "host")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            why = reason(error) if isinstance(error, OSError) else "not an answer that makes sense"
+            facts.unknown(key("namespace", name), "setns", why)
+    if len(found) > len(listed):
+        facts.unknown("namespace", _OF_PROCESSES, f"only the first {_MAX_SETTINGS} namespaces are read")
+
+
+def _settings(facts: Facts, name: str, told: Any, is_host: bool) -> None:
+    for family, read in told["sysctls"].items():
+        for device, values in read.get("devices", {}).items():
+            if is_host and device in ("all", "default"):
+                continue  # the area sysctl has them
+            for setting, value in values.items():
+                sysctl = f"net.{family}.conf.{device}.{setting}"
+                source = f"/proc/sys/net/{family}/conf"
+                facts.put(
+                    key("namespace", name, "sysctl", sysctl), str(value), source, volatile=is_namespace_inode(name)
+                )
+    read = {f"routes_{family}": one for family, one in told["routes"].items()}
+    for what, one in {**read, "firewall": told["firewall"]}.items():
+        source = "nfnetlink (NFT_MSG_GETRULE)" if what == "firewall" else "/proc/net"
+        if "why" in one:
+            facts.unknown(key("namespace", name, what), source, str(one["why"]))
+        else:
+            unit = "rules" if what == "firewall" else "routes"
+            text = f"{int(one['count'])} {unit}, hash {one['hash']}"
+            facts.put(key("namespace", name, what), text, source, volatile=is_namespace_inode(name))
+
+
+def _host(facts: Facts) -> int | None:
+    return facts.inode("/proc/1/ns/net") or facts.inode("/proc/self/ns/net")  # the first needs root
