@@ -109,8 +109,56 @@ static inline u32 echo_icmp_at(struct echo *echo, struct path_packet *packet, un
     return 0;
 }
 
-/* Finds the echo in a packet whose headers were read. `made`: IP has not written its length yet. Returns its kind. */
-static inline u32 echo_find(struct echo *echo, struct path_packet *packet, unsigned char *head, u32 end, int made)
+/* ---- a packet whose headers are not in the linear data ----
+ *
+ * virtio_net leaves all behind the link header of a packet of more than some 100 bytes in the first fragment (page_to_skb in
+ * drivers/net/virtio_net.c), and IP pulls it into the linear data only later. A fragment is a struct page: where the memory lies that it
+ * stands for, two variables of x86-64 say (arch/x86/mm/kaslr.c). On other machines, and where these are not known, such a packet
+ * cannot be read, and is counted. */
+
+#define ECHO_PAGE_BYTES 64      /* of struct page on x86-64 (_struct_page_alignment in include/linux/mm_types.h) */
+#define ECHO_PAGE_SHIFT 12
+
+struct echo_page_map {
+    u64 page_offset_base;       /* addresses of the variables of these names; 0: not known. The collector fills them in */
+    u64 vmemmap_base;
+};
+BPF_ARRAY(nc_page_map, struct echo_page_map, 1);
+
+struct echo_fragment {          /* skb_frag_t: bio_vec before 6.9, then netmem, length and offset */
+    u64 storage;
+    u32 length;
+    u32 offset;
+};
+
+/* Goes on to the first fragment, as if it lay behind the linear data, which end at `end`: offsets go on. `size`: of the buffer that begins at
+ * `head`. Returns 0 when it can be read. */
+static inline int echo_in_fragment(unsigned char **head, u32 *end, u32 size)
+{
+    unsigned char *shared = *head + size;
+    struct echo_page_map *known;
+    struct echo_fragment fragment;
+    u64 base, first;
+    u32 zero = 0;
+
+    known = nc_page_map.lookup(&zero);
+    if (!known || !known->page_offset_base || !known->vmemmap_base || !NC_AT(u8, shared + offsetof(struct skb_shared_info, nr_frags)))
+        return -1;
+    if (bpf_probe_read_kernel(&fragment, sizeof(fragment), shared + offsetof(struct skb_shared_info, frags)))
+        return -1;
+    if (fragment.storage & 1)   /* memory of a device (NET_IOV in include/net/netmem.h) */
+        return -1;
+    base = NC_AT(u64, known->page_offset_base);
+    first = NC_AT(u64, known->vmemmap_base);
+    base += (fragment.storage - first) / ECHO_PAGE_BYTES << ECHO_PAGE_SHIFT;
+    *head = (unsigned char *)(base + fragment.offset - *end);
+    *end += fragment.length;
+    return 0;
+}
+
+/* Finds the echo in a packet whose headers were read. `made`: IP has not written its length yet. `size`: of the buffer, where the packet goes
+ * on in fragments; 0: it does not. Returns its kind. */
+static inline u32 echo_find(struct echo *echo, struct path_packet *packet, unsigned char *head, u32 end, int made, u32 size)
 {
     u32 at, length = 0;
     u16 icmp[4] = {};
@@ -125,6 +173,10 @@ static inline u32 echo_find(struct echo *echo, struct path_packet *packet, unsig
         length = end - packet->at;
     if (length < at + sizeof(icmp))             /* cut by its sender */
         return ECHO_NONE;
+    if (size && packet->at + at >= end && echo_in_fragment(&head, &end, size)) {    /* IP has pulled its own header alone */
+        nc_ledger_add(NC_PARSE_FAILED);
+        return ECHO_NONE;
+    }
     if (packet->at + at + sizeof(icmp) > end || bpf_probe_read_kernel(icmp, sizeof(icmp), head + packet->at + at)) {
         nc_ledger_add(NC_PARSE_FAILED);
         return ECHO_NONE;
@@ -159,15 +211,43 @@ static inline int echo_wanted(struct nc_config *config, struct echo *echo)
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, echo->key.source) || nc_address_wanted(config, echo->key.target);
 }
 
+/* Whether these are really the headers of IP: of IPv4 the sum of its header must be right, of IPv6 the length. */
+static inline int echo_is_sound(struct path_packet *packet, struct sk_buff *skb)
+{
+    u32 sum = 0;
+
+    if (packet->version == 6)
+        return path_u16(packet, 4) + 40u <= NC_GET(skb, len);
+    if (packet->version != 4 || packet->l4 != 20)
+        return 0;
+#pragma unroll
+    for (int i = 0; i < 10; i++)
+        sum += ((u16 *)packet->bytes)[i];
+    return (u16)(sum + (sum >> 16)) == 0xffff;
+}
+
 /* The echo in a packet on a device of a set, if it passes the filters. Only in BTF-typed programs: it reads the packet directly. */
 static inline u32 echo_at_device(struct echo *echo, struct nc_config *config, struct sk_buff *skb, struct net_device *dev, int sent)
 {
     struct path_packet packet;
+    struct path_buffer buffer;
+    u32 begin, size;
+    int is_beyond;
 
-    path_read(&packet, skb, sent, 1);
+    path_buffer_of(&buffer, skb);
+    begin = sent ? buffer.network : buffer.data;
+    size = NC_GET(skb, data_len) ? NC_GET(skb, end) : 0;
+    is_beyond = size && begin >= buffer.end;
+    if (is_beyond && echo_in_fragment(&buffer.head, &buffer.end, size)) {
+        nc_ledger_add(NC_PARSE_FAILED);
+        return ECHO_NONE;
+    }
+    path_read_buffer(&packet, &buffer, sent, 1);
     if (packet.broken)
         nc_ledger_add(NC_PARSE_FAILED);
-    if (!echo_find(echo, &packet, NC_GET(skb, head), nc_data_end(skb), 0))
+    if (is_beyond && !echo_is_sound(&packet, skb))
+        return ECHO_NONE;
+    if (!echo_find(echo, &packet, buffer.head, buffer.end, 0, is_beyond ? 0 : size))
         return ECHO_NONE;
     return echo_wanted(config, echo) && nc_netns_wanted(config, dev) ? echo->kind : ECHO_NONE;
 }

@@ -162,21 +162,24 @@ static inline void path_read_buffer(struct path_packet *packet, struct path_buff
         path_read_layer(packet, head, end);
 }
 
+static inline void path_buffer_of(struct path_buffer *buffer, struct sk_buff *skb)
+{
+    buffer->head = NC_GET(skb, head);
+    buffer->data = (u64)NC_GET(skb, data) - (u64)buffer->head;
+    buffer->end = NC_GET(skb, tail);
+    buffer->network = NC_GET(skb, network_header);
+    buffer->inner = NC_GET(skb, inner_network_header);
+    buffer->ethertype = bpf_ntohs(NC_GET(skb, protocol));
+    buffer->vlan = nc_vlan(skb);
+}
+
 /* Reads the headers of a packet. `sent`: it is being sent, and its data begin with the link header; 0: it was just received.
  * `innermost`: those of the packet inside a tunnel, where there is one. */
 static inline void path_read(struct path_packet *packet, struct sk_buff *skb, int sent, int innermost)
 {
-    unsigned char *head = NC_GET(skb, head);
-    struct path_buffer buffer = {
-        .head = head,
-        .data = (u64)NC_GET(skb, data) - (u64)head,
-        .end = NC_GET(skb, tail),
-        .network = NC_GET(skb, network_header),
-        .inner = NC_GET(skb, inner_network_header),
-        .ethertype = bpf_ntohs(NC_GET(skb, protocol)),
-        .vlan = nc_vlan(skb),
-    };
+    struct path_buffer buffer;
 
+    path_buffer_of(&buffer, skb);
     path_read_buffer(packet, &buffer, sent, innermost);
 }
 

@@ -81,7 +81,7 @@ static inline int echo_is_in(struct echo_key *key, struct sk_buff *skb)
     u32 end;
 
     path_read_switched(&packet, skb, &end);
-    if (!echo_find(&echo, &packet, NC_READ(skb, head), end, 0))
+    if (!echo_find(&echo, &packet, NC_READ(skb, head), end, 0, NC_READ(skb, data_len) ? NC_READ(skb, end) : 0))
         return 0;
     found = (u64 *)&echo.key;
 #pragma unroll

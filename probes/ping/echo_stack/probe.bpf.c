@@ -69,7 +69,7 @@ static inline u32 echo_in_ip(struct echo *echo, struct nc_config *config, struct
     packet.ethertype = version == 4 ? 0x0800 : 0x86dd;      /* IP sets the packet's own when it has made it */
     if (path_read_layer(&packet, head, end))
         return ECHO_NONE;
-    if (!echo_find(echo, &packet, head, end, made))
+    if (!echo_find(echo, &packet, head, end, made, NC_READ(skb, data_len) ? NC_READ(skb, end) : 0))
         return ECHO_NONE;
     return echo_wanted(config, echo) ? echo->kind : ECHO_NONE;
 }

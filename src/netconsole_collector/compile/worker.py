@@ -34,7 +34,7 @@ from netconsole_collector.compile.compiled import (
     with_maps,
 )
 from netconsole_collector.compile.refused import NOT_LOADED, ProbeRefused, no_maps
-from netconsole_collector.kernel import attach, bpf_maps, loading, modules
+from netconsole_collector.kernel import attach, bpf_maps, loading, modules, page_map
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.types import btf
 
@@ -220,6 +220,8 @@ class Worker:
             except ValueError as error:
                 raise ProbeRefused(str(error), "unsupported") from None
             bpf_maps.Map(maps["nc_module_text"]).set(bytes(4), struct.pack("=QQ", *text))
+        if "nc_page_map" in maps:
+            bpf_maps.Map(maps["nc_page_map"]).set(bytes(4), struct.pack("=QQ", *page_map.addresses()))
         return {name: self._hand_over(fd) for name, fd in maps.items()}
 
     def _codes(self, compiled: Compiled, maps: Dict[str, int]) -> Dict[str, bytes]:

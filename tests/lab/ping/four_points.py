@@ -77,13 +77,19 @@ class FourPoints:
         self._stack.close()
 
     def ping(
-        self, count: int, interval_ms: int, fault: contextlib.AbstractContextManager[T] | None = None
+        self,
+        count: int,
+        interval_ms: int,
+        fault: contextlib.AbstractContextManager[T] | None = None,
+        size: int = PingTraffic().size,
     ) -> tuple[PingCase, T | None]:
         """Sends so many echoes from the first guest to the second; what all four places saw of them.
 
+        Each carries ``size`` bytes.
+
         There is a fault as long as they are on their way. What it yields is the second value.
         """
-        traffic = PingTraffic(count, interval_ms * 1000)
+        traffic = PingTraffic(count, interval_ms * 1000, size)
         for run in self.runs:
             if run.tsc is not None:
                 run.tsc.points = run.tsc.points[-1:]  # emulated clocks do not drift at one rate for long
@@ -96,7 +102,7 @@ class FourPoints:
             assert sender.why is None, sender.why
         captures = []
         for run in self.runs:
-            run.id = sender.id
+            run.id, run.sent = sender.id, dict(sender.counts)
         until(lambda: all(run.finished() >= count for run in self.runs), LIMIT_S + END_LIMIT_S)
         for run in self.runs:
             next_reading(run, Stop())

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.long
 
 COUNT = 40
 NEARLY_ALL = 0.95
+SIZED_COUNT = 10
 ROUNDING_US = 0.01
 OF_ITS_SIZE = 0.25
 Fault = Callable[[TwoHosts], AbstractContextManager[faults.Cost]]
@@ -74,6 +75,17 @@ def test_every_segment_of_every_echo_is_measured_and_they_add_up(usual: PingCase
         assert math.fsum(times.values()) == pytest.approx(whole, abs=ROUNDING_US)
         closed += all(times[name] >= -error_us for name in (*REMAINDERS.values(), WIRE))
     assert closed >= found.paired_packets * NEARLY_ALL
+
+
+@pytest.mark.parametrize("size", [56, 1400, 1472, 4000, 9000])
+def test_an_echo_of_any_size_is_whole_at_all_four_points(points: FourPoints, size: int) -> None:
+    """virtio_net leaves the headers of larger packets in a fragment; beyond the MTU they come in several packets."""
+    case, _ = points.ping(SIZED_COUNT, 100, size=size)
+    assert not case.breakdown.losses
+    for file in case.files:
+        outcomes = [one.outcome for one in file.capture.packets or ()]
+        assert outcomes == ["answered"] * SIZED_COUNT, (file.capture.role, outcomes)
+    assert case.breakdown.paired_packets == SIZED_COUNT
 
 
 def test_the_tsc_divides_what_no_probe_saw(usual: PingCase) -> None:
