@@ -70,7 +70,9 @@ class Vantage(msgspec.Struct, frozen=True, omit_defaults=True):
     host: str = ""
     file: str = ""
     echoes: EchoCount = 0
-    """How many echoes it has one by one. 0: it has means alone."""
+    """How many echoes it has one by one. 0: it has means alone, or nothing."""
+    is_empty: bool = False
+    """It has neither echoes nor means."""
     source: str | None = None
     kernel: str | None = None
     created: str | None = None

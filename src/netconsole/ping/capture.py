@@ -242,6 +242,8 @@ class PingCapture(msgspec.Struct, frozen=True, omit_defaults=True):
     guest_tsc: GuestTsc | None = None
     outcomes: dict[EchoOutcome, EchoCount] = {}
     """How many echoes ended how, where ``packets`` does not have all of them."""
+    sent: dict[str, EchoCount] = {}
+    """What the program that sent the echoes counted itself: ``sent``, ``answered``, ``refused``. Empty: not ours."""
     ledger: dict[str, EchoCount] = {}
     """What was missed, by name: records that had no room, packets that could not be read."""
     notes: list[str] = []

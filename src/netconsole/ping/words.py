@@ -53,12 +53,25 @@ def largest_stage(breakdown: Breakdown, segment: str) -> tuple[str, float] | Non
     return stage, known[stage]
 
 
+def _without_round_trip(breakdown: Breakdown) -> list[str]:
+    """Why it is not known. That all echoes were lost is what matters most."""
+    pinging = [one for one in breakdown.captures if one.role in ("sender-vm", "host")]
+    if not pinging:
+        return ["The round trip is not known: there is no capture of the machine that pings."]
+    if all(one.is_empty for one in pinging):
+        return ["The round trip is not known: the machine that pings saw no echo. Do the addresses and devices fit?"]
+    if breakdown.losses:
+        lost = figure.things(sum(one.count for one in breakdown.losses), "echoes")
+        return [f"No echo was answered in time: {lost}, {breakdown.losses[0].where}."]
+    return ["The round trip is not known: no echo of the machine that pings is whole."]
+
+
 def sentences(breakdown: Breakdown) -> list[str]:
     """What the breakdown says, the most important first."""
     said = []
     whole, segment = breakdown.round_trip_us, breakdown.dominant
     if whole is None:
-        said.append("The round trip is not known: there is no capture of the machine that pings.")
+        said += _without_round_trip(breakdown)
     if segment is not None:
         time = breakdown.segments[segment]
         share = (

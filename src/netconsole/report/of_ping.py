@@ -23,6 +23,8 @@ from netconsole.report.blocks import (
 
 MAX_ADVICE = 12
 """A report shows only the first. The JSON document has all."""
+_NONE = ("means", "nothing")
+"""What a capture without echoes has: means alone, or not even these."""
 _NUMBERS = frozenset({1, 2, 3, 4, 5})
 
 
@@ -79,7 +81,7 @@ def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportB
     if breakdown.captures:
         yield Heading("Captures")
         captures = [
-            [one.role, one.host, str(one.echoes) if one.echoes else "means", one.source or ""]
+            [one.role, one.host, str(one.echoes) if one.echoes else _NONE[one.is_empty], one.source or ""]
             for one in sorted(breakdown.captures, key=lambda one: ROLES.index(one.role))
         ]
         yield TextTable(["role", "host", "echoes", "measured by"], captures, frozenset({2}))

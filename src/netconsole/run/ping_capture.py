@@ -56,6 +56,8 @@ class VantageRun:
     """The attach points of the probe, once it runs."""
     id: int | None = None
     """ICMP's id of the echoes that are meant; None: any."""
+    sent: Mapping[str, int] = field(default_factory=dict)
+    """What the sender of the echoes counted itself."""
     tsc: TscPoints | None = None
     """None: nobody wants its clock related to others."""
 
@@ -151,6 +153,7 @@ def document(run: VantageRun, state: State, began: float, facts: Mapping[str, Fa
             wall=[WallPoint(ns, unix_ns) for ns, unix_ns in run.log.clocks],
         ),
         guest_tsc=run.tsc.guest if run.tsc else None,
+        sent=dict(run.sent),
         ledger=_ledger(run, probe),
         notes=_notes(run, probe),
         facts=dict(facts),

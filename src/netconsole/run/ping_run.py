@@ -152,6 +152,8 @@ def _send(
     elif not stop.requested:
         limit_s = max(one.between.limit_s for one in running)
         stop.wait(lambda: all(_is_whole(one, echoes.counts.get("sent", 0)) for one in running), limit_s + _AFTER_S)
+    for one in running:
+        one.sent = dict(echoes.counts)
     say(", ".join(f"{count} {name}" for name, count in echoes.counts.items()) or "no echo was sent")
 
 

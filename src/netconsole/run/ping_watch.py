@@ -165,7 +165,7 @@ class PingWatch:
             next_reading(run, Stop())
             run.relate_clock()
             if self._sender is not None:
-                run.id = self._sender.id
+                run.id, run.sent = self._sender.id, dict(self._sender.counts)
             with session.view() as state:
                 taken = document(run, state, began, known)
             place.taken = msgspec.structs.replace(taken, run=self._plan.name)

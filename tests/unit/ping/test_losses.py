@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from netconsole.ping.analysis.losses import located
@@ -23,7 +24,7 @@ def role_of(
 
 
 def found(*roles: RoleTimes) -> list[Loss]:
-    return located(JoinedCaptures({one.role: one for one in roles}))
+    return located(JoinedCaptures({one.role: one for one in roles})).losses
 
 
 def test_the_most_frequent_comes_first_and_five_are_named() -> None:
@@ -68,3 +69,35 @@ def test_of_a_measurement_without_echoes_its_counts_are_told() -> None:
         Loss("lost beyond sender-vm", 4), Loss("the answer came late at sender-vm", 3),
         Loss("still under way at sender-vm when the capture ended", 1, ["7/1"]),
     ]  # fmt: skip
+
+
+def test_what_was_answered_to_the_machine_that_pings_is_not_lost_whatever_others_lack() -> None:
+    roles = role_of("sender-vm", {2: "timeout"}, (1,)), role_of("receiver-vm", {1: "request_lost_inside"})
+    found = located(JoinedCaptures({one.role: one for one in roles}))
+    assert found.losses == [Loss("request lost between sender-vm and receiver-vm", 1, ["7/2"])]
+    (check,) = found.checks
+    assert not check.ok and check.detail.endswith("and so not lost: 1 echo")
+
+
+@pytest.mark.parametrize(
+    ("answered", "losses", "unseen"),
+    [
+        (9, [Loss("request lost inside sender-vm", 1, ["7/1"])], None),
+        (10, [Loss("the answer came late at sender-vm", 1, ["7/2"])], "1 echo"),
+    ],
+)
+def test_the_senders_own_count_of_answers_is_right(answered: int, losses: list[Loss], unseen: str | None) -> None:
+    role = role_of("sender-vm", {1: "request_lost_inside"} if unseen is None else {1: "lost_outside", 2: "late"})
+    capture = msgspec.structs.replace(role.files[0].capture, sent={"sent": 10, "answered": answered})
+    role.files = [CaptureFile("a", capture)]
+    found = located(JoinedCaptures({"sender-vm": role}))
+    assert found.losses == losses
+    assert [one.detail.rpartition(": ")[2] for one in found.checks] == ([] if unseen is None else [unseen])
+
+
+def test_where_some_were_answered_nobody_says_of_which_that_they_were_lost() -> None:
+    role = role_of("sender-vm", {1: "lost_outside", 2: "lost_outside", 3: "lost_outside"})
+    role.files = [CaptureFile("a", msgspec.structs.replace(role.files[0].capture, sent={"sent": 3, "answered": 2}))]
+    found = located(JoinedCaptures({"sender-vm": role}))
+    assert found.losses == [Loss("not seen beyond sender-vm", 3, ["7/1", "7/2", "7/3"])]
+    assert found.checks[0].detail.endswith(": 2 echoes")

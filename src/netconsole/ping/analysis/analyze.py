@@ -52,6 +52,7 @@ def analyze(files: Sequence[CaptureFile]) -> Breakdown:
     """The breakdown of the captures of one ping. Raises BadInput when two captures hold the same times."""
     joined = join(files)
     figures = measure(joined)
+    losses = located(joined)
     found = Breakdown(
         schema=SCHEMA,
         round_trip_us=_mean(figures.round_trip),
@@ -65,10 +66,10 @@ def analyze(files: Sequence[CaptureFile]) -> Breakdown:
         composites=_composites(figures),
         halves=halves(figures),
         incomplete=_incomplete(figures),
-        losses=located(joined),
+        losses=losses.losses,
         captures=[_vantage(one, joined) for one in files],
     )
-    found = _with(found, checks=[*joined.checks, *checks(found, joined)])
+    found = _with(found, checks=[*joined.checks, *losses.checks, *checks(found, joined)])
     found = _with(found, dominant=dominant(found))
     found = _with(found, advice=advice(found, files))
     return _with(found, findings=sentences(found))
@@ -220,6 +221,7 @@ def _vantage(one: CaptureFile, joined: JoinedCaptures) -> Vantage:
         host=capture.host,
         file=one.file,
         echoes=echoes,
+        is_empty=not (capture.packets or capture.summary or capture.vhost_irq or capture.vhost_kick),
         source=capture.source,
         kernel=capture.kernel,
         created=capture.created,
