@@ -160,7 +160,8 @@ class Incidents:
             if not one.tallies or (moved and not one.is_told_late()):
                 one.last_ns = max(one.last_ns, now_ns)
             needed = max(match.needed for match in group.matches) if group is not None else 0
-            one.shown = one.shown or (group is not None and one.seen >= min(needed, one.lead.needed))
+            is_fault = group is not None and group.lead.level != "ok"
+            one.shown = one.shown or (is_fault and one.seen >= min(needed, one.lead.needed))
             return
         if not one.is_known(state, lost):
             one.unknown += 1

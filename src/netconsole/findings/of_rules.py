@@ -155,7 +155,7 @@ def _match(
     return Match(
         Evidence("table", probe.name, rule.table, key),
         rule.cause or f"{probe.name}/{rule.table}/{rule.value}",
-        "!!" if is_urgent else "!",
+        "ok" if rule.level == "ok" else "!!" if is_urgent else "!",
         partial(_say_row, rule, column, gauges, dict(labels)),
         value,
         value,

@@ -76,7 +76,7 @@ def _clock(at: str | None, day: str) -> str:
 
 def _by_rules(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest) -> list[Highlight]:
     best: dict[object, Highlight] = {}
-    for rule in manifest.findings:
+    for rule in (rule for rule in manifest.findings if rule.level != "ok"):
         of_rule = _histogram_rule if rule.histogram else _table_rule
         for key, one in of_rule(name, probe, snapshot, manifest, rule):
             known = best.get(key)

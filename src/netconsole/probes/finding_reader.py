@@ -8,7 +8,7 @@ from netconsole.base.checker import Checker
 from netconsole.probes.manifest import DropPlaceSpec, FindingSpec, HistogramSpec, TableSpec
 from netconsole.probes.sentences import alternatives, check_sentence, texts_by_name, word
 
-LEVELS = ("!", "!!")
+LEVELS = ("!", "!!", "ok")
 FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
 

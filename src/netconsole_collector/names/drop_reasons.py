@@ -138,9 +138,25 @@ _FREED_WITH = (
 """The first frees a packet's list of fragments (net/core/skbuff.c): what became of the packet is told by whoever freed
 it. The others free what waited in a socket that is closed (net/ipv4/udp.c, af_inet.c)."""
 
-_OF_NO_GROUP = "ip6_mc_input"
-"""It frees, without a reason, what is for a multicast group that this host has not joined (net/ipv6/ip6_input.c): each
-neighbour's reports and solicitations, where the card lets them through."""
+_UNWANTED = (
+    "ip6_mc_input",
+    "ip_rcv_finish_core",
+    "__udp4_lib_rcv",
+    "__udp6_lib_rcv",
+    "udp_rcv",
+    "udpv6_rcv",
+    "igmp_rcv",
+    "icmpv6_rcv",
+    "stp_pdu_rcv",
+    "snap_rcv",
+    "llc_rcv",
+    "sk_stream_kill_queues",
+    "tun_queue_purge",
+)
+"""They free, without a reason, what nobody here wants, and what a healthy network is full of: multicasts to groups that
+this host has not joined (the first two; in the second also martians, before 6.13), broadcasts and multicasts to a port
+where nobody listens (since 7.3 in udp_rcv), frames of a protocol of bridges or of LLC, the last segment of each TCP
+connection (6.1), and what waits for a program that closes its tun device."""
 
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
@@ -195,12 +211,12 @@ class DropReasons:
         On a kernel without names (before 5.17) the reason is inferred from the function that dropped. What AF_UNIX
         and AF_VSOCK drop is benign: a message between processes of this host, or between it and a guest, is no packet,
         and who sent it is told. So are the fragments that a packet was put together from: they are freed with it, also
-        when it was received well. And what a socket had not read when it was closed, and what is for a multicast group
-        that this host has not joined.
+        when it was received well. And what a socket had not read when it was closed, and what a network sends to all.
         """
         found = self._labels(reason, location)
-        is_of_no_group = location == _OF_NO_GROUP and found["reason"] in (_NO_REASON, UNKNOWN)
-        if location is not None and (is_of_no_group or location in _FREED_WITH or _OF_NO_NETWORK.match(location)):
+        # The compiler adds to some names: ip_rcv_finish_core.isra.0.
+        is_unwanted = (location or "").partition(".")[0] in _UNWANTED and found["reason"] in (_NO_REASON, UNKNOWN)
+        if location is not None and (is_unwanted or location in _FREED_WITH or _OF_NO_NETWORK.match(location)):
             found["class"] = BENIGN
         return found
 

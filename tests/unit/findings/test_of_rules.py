@@ -347,3 +347,85 @@ def test_commands_for_another_namespace_are_run_inside_it() -> None:
     inside = 'nsenter -n -t "$(lsns -rno PID 4026532177 | head -n 1)"'
     assert commands(rule, {"device": "eth0", "netns": "4026532177"}) == (f"{inside} {asks}",)
     assert commands(rule, {"device": "eth0", "netns": "42"}) == (f"ip netns exec 42 {asks}",), "a name of digits"
+
+
+def rows_of(stream: Stream, probe: str, table: str, labels: dict[str, frames.Label], value: str, delta: int) -> None:
+    """A row of a table that has counted so many in this interval."""
+    row = Row(labels=labels, counts={value: Count(delta=delta, total=1_000_000)})
+    stream.state.apply(frames.Status(**stream.stamp(probe), state="attached", mode="summary"))
+    stamp, rows = stream.stamp(probe), [row] if delta else []
+    stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=rows))
+
+
+@pytest.mark.parametrize(("dropped", "causes"), [(2, []), (40, ["device-drops"])])
+@pytest.mark.proves("kernel_drops", "findings.drops.count.ok.UNHANDLED_PROTO")
+def test_a_counter_of_what_nobody_speaks_here_is_no_fault(stream: Stream, dropped: int, causes: list[str]) -> None:
+    """LLDP is in the device's counter of drops. Twenty times as much is something else."""
+    findings = Incidents({name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")})
+    labels: dict[str, frames.Label] = {
+        "device": "uxva",
+        "netns": "blue",
+        "reason": "UNHANDLED_PROTO",
+        "class": "benign",
+    }
+    for _ in range(30):
+        links(stream, {}, {"rx_packets": 50, "rx_drops": dropped})
+        rows_of(stream, "kernel_drops", "drops", labels, "count", 2)
+        stream.end()
+        said = findings.update(stream.state)
+    assert [one.cause for one in said] == causes
+    assert [one.cause for one in findings.log] == causes
+
+
+@pytest.mark.parametrize(("discarded", "causes"), [(3, []), (40, ["ipv6-discards"])])
+@pytest.mark.proves("kernel_drops", "findings.drops.count.ok.IPV6DISABLED")
+@pytest.mark.proves("protocol_counters", "findings.counters.count.!.Ip6InDiscards")
+def test_what_neighbours_announce_where_ipv6_is_off_is_no_fault(
+    stream: Stream, discarded: int, causes: list[str]
+) -> None:
+    findings = Incidents({name: catalogue.shipped(name) for name in ("kernel_drops", "protocol_counters")})
+    drop: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "reason": "IPV6DISABLED", "class": "benign"}
+    counter: dict[str, frames.Label] = {
+        "netns": "blue",
+        "counter": "Ip6InDiscards",
+        "class": "loss",
+        "meaning": "no use",
+    }
+    for _ in range(30):
+        rows_of(stream, "kernel_drops", "drops", drop, "count", 3)
+        rows_of(stream, "protocol_counters", "counters", counter, "count", discarded)
+        stream.end()
+        said = findings.update(stream.state)
+    assert [one.cause for one in said] == causes
+
+
+@pytest.mark.parametrize(("reason", "location"), [("QUEUE_PURGE", "x"), ("NOT_SPECIFIED", "sk_stream_kill_queues")])
+@pytest.mark.proves(
+    "kernel_drops", "findings.drops.count.ok.QUEUE_PURGE", "findings.drops.count.ok.sk_stream_kill_queues"
+)
+def test_closing_1400_connections_a_second_is_no_flood(stream: Stream, reason: str, location: str) -> None:
+    findings = Incidents({"kernel_drops": catalogue.shipped("kernel_drops")})
+    closed: dict[str, frames.Label] = {"reason": reason, "location": location, "class": "benign", "device": "eth0"}
+    for _ in range(12):
+        rows_of(stream, "kernel_drops", "drops", closed, "count", 1400)
+        stream.end()
+        assert findings.update(stream.state) == []
+
+
+@pytest.mark.parametrize(
+    ("protocol", "late", "causes"),
+    [("TCP", 30, []), ("TCP", 900, ["nobody-listens"]), ("UDP", 30, ["nobody-listens"])],
+)
+@pytest.mark.proves("protocol_counters", "findings.counters.count.ok.TcpEstabResets")
+def test_what_comes_for_a_connection_that_was_reset_is_no_closed_port(
+    stream: Stream, protocol: str, late: int, causes: list[str]
+) -> None:
+    findings = Incidents({name: catalogue.shipped(name) for name in ("kernel_drops", "protocol_counters")})
+    drop: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "reason": "NO_SOCKET", "protocol": protocol}
+    counter: dict[str, frames.Label] = {"netns": "blue", "counter": "TcpEstabResets", "class": "noise", "meaning": "?"}
+    for _ in range(30):
+        rows_of(stream, "kernel_drops", "drops", drop, "count", late)
+        rows_of(stream, "protocol_counters", "counters", counter, "count", 300)
+        stream.end()
+        said = findings.update(stream.state)
+    assert [one.cause for one in said] == causes

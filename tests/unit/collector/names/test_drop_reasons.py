@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.names.drop_reasons import DropReasons
 
@@ -55,6 +57,20 @@ def test_what_is_for_a_group_that_nobody_joined_is_no_loss() -> None:
     assert reasons.labels(9, "ip6_mc_input")["class"] == "suspicious"
     assert DropReasons({}).labels(0, "ip6_mc_input")["class"] == "benign"
     assert DropReasons({}).labels(0, "ip6_input")["class"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "ip_rcv_finish_core.isra.0", "__udp4_lib_rcv", "__udp6_lib_rcv", "udp_rcv", "stp_pdu_rcv", "snap_rcv",
+        "sk_stream_kill_queues", "tun_queue_purge",
+    ],
+)  # fmt: skip
+def test_what_a_healthy_network_is_full_of_is_no_loss(function: str) -> None:
+    """Broadcasts without a listener, frames of bridges; on 6.1 the last segment of each TCP connection."""
+    reasons = DropReasons({"2": "NOT_SPECIFIED", "9": "UDP_CSUM"})
+    assert reasons.labels(2, function)["class"] == "benign"
+    assert reasons.labels(9, function)["class"] == "suspicious", "a reason says more than the place"
 
 
 class Enums:
