@@ -122,6 +122,7 @@ def _shown(
         Painted.in_ascii = not screen.unicode
         app = made(keymap, lifeline)
         app.run(mouse=False)
+        lifeline.screen_closed()
         close()
         app.close_files()
         farewell = app.farewell(started_s)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from netconsole.tui.terminal import lifeline
 from netconsole.tui.terminal.flow_control import (
     BELIEVED_S,
     DOUBTED_S,
@@ -55,6 +56,32 @@ def guarded() -> Iterator[Guarded]:
     for fd in (one.master, one.terminal):
         if fd >= 0:
             os.close(fd)
+
+
+def test_a_session_may_close_late_when_the_user_has_left_and_the_screen_is_closed(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lifeline, "DEADLINE_S", 0.0)
+    guarded.lifeline.screen_closed()
+    guarded.lifeline.leaving()
+    assert guarded.asked.wait(LIMIT_S)
+    guarded.lifeline.finish()
+    assert not guarded.ended and not guarded.killed.is_set()
+    guarded.lifeline = Lifeline(guarded.terminal, lambda: None, lambda: None, guarded.end, guarded.killed.set)
+    guarded.lifeline.start()
+
+
+@pytest.mark.parametrize("how", ["by a signal", "never"])
+def test_but_not_after_a_signal_nor_for_ever(guarded: Guarded, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(lifeline, "DEADLINE_S", 0.0)
+    monkeypatch.setattr(lifeline, "CLOSING_S", 0.0 if how == "never" else 3600.0)
+    guarded.lifeline.screen_closed()
+    if how == "never":
+        guarded.lifeline.leaving()
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert guarded.gone.wait(LIMIT_S)
+    assert guarded.killed.is_set() and guarded.ended == [EXIT_INTERRUPTED]
 
 
 def test_a_signal_closes_the_session_and_asks_to_leave(guarded: Guarded) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 
 DEADLINE_S = 1.7
 """Time from the reason to end until the process is ended. The limit that we promise is 2 s."""
+CLOSING_S = 6.0
+"""So much longer the session of a far host may take to close when the user has left and has the shell's screen back."""
 EXIT_INTERRUPTED = 130
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
@@ -50,6 +52,7 @@ class Lifeline:
         self._handlers: dict[signal.Signals, Any] = {}
         self._old_wakeup_fd = -1
         self._thread = threading.Thread(target=self._watch, name="netconsole-lifeline", daemon=True)
+        self._screen_is_closed = False
         self.reason: str | None = None
         """Why the console was ended from outside. None when the user ended it."""
 
@@ -65,6 +68,10 @@ class Lifeline:
     def leaving(self) -> None:
         """The user wants to leave: the deadline runs from now on."""
         self._wake(0)
+
+    def screen_closed(self) -> None:
+        """The terminal is as it was before. What is left is to close the session."""
+        self._screen_is_closed = True
 
     def finish(self) -> None:
         """Stops watching, when everything is closed. Main thread only."""
@@ -106,11 +113,18 @@ class Lifeline:
         # In another thread: a session that closes slowly must delay neither the user interface nor the deadline.
         threading.Thread(target=self._close_session, name="netconsole-close", daemon=True).start()
         self._ask_to_leave()
-        if not self._finished.wait(deadline - time.monotonic()):
+        if not self._finished.wait(deadline - time.monotonic()) and not self._closes_late():
             if self._kill_session is not None:
                 self._kill_session()
             self._restore_terminal()
             self._end_process(EXIT_INTERRUPTED)
+
+    def _closes_late(self) -> bool:
+        """Whether the session closes after all, where the user left: a far host may be slow to take its probes away."""
+        if not self._screen_is_closed or self.reason is not None:
+            return False
+        print_quietly("netconsole: closing the connection…")
+        return self._finished.wait(CLOSING_S)
 
     def _restore_terminal(self) -> None:
         """Restores the terminal when the user interface has not done it. It waits for nothing."""
@@ -120,7 +134,8 @@ class Lifeline:
         with contextlib.suppress(OSError):
             fd = os.open(os.ttyname(self._tty_fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
             why = self.reason or "leaving took too long"
-            os.write(fd, f"{RESTORE}netconsole: the screen did not close in time, so it was stopped ({why})\n".encode())
+            what = "session" if self._screen_is_closed else "screen"
+            os.write(fd, f"{RESTORE}netconsole: the {what} did not close in time, so it was stopped ({why})\n".encode())
             os.close(fd)
 
 
