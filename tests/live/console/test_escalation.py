@@ -58,7 +58,7 @@ def test_details_are_held_to_a_bound_of_their_own(collector: Measurement, wire: 
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, MANY)
     collector.settle()
     assert [collector.counter(name, "drops") for name in (PROBE, PROBE + SUFFIX)] == [MANY, MANY]
-    assert collector.ledger(PROBE, "unlisted") == 0 and collector.ledger(PROBE + SUFFIX, "unlisted") > MANY / 2
+    assert collector.ledger(PROBE, "estimated") == 0 and collector.ledger(PROBE + SUFFIX, "estimated") > MANY / 2
 
 
 def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: Namespace) -> None:
