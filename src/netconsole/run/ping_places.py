@@ -15,11 +15,11 @@ from netconsole.base.figure import safe
 from netconsole.far.host import AnyHost
 from netconsole.host.reach import target_of
 from netconsole.ping.capture import Role
-from netconsole.sources.ping_ends import HostTables, PingEnd, find, read_tables
+from netconsole.sources.ping_ends import HostTables, PingEnd, find, own_macs, read_tables
 
 HERE = "here"
 HOST_ROLES: tuple[Role, ...] = ("host", "sender-host", "receiver-host")
-"""The vantage points whose devices are looked for. In a VM there is nothing to look for."""
+"""The vantage points whose devices are looked for. A VM only says which MACs its addresses are at."""
 
 
 @dataclass(slots=True)
@@ -42,22 +42,25 @@ def read_places(at: Mapping[Role, str], enter: Callable[[str], AnyHost], also: S
     except OSError as error:
         raise Unable(f"netconsole cannot read the devices of this host: {_words(error)}") from None
     unreached: dict[str, str] = {}
+    told: dict[str, str] = {}
     hosts = {*also, *(at[role] for role in HOST_ROLES if role in at)}
     for place in dict.fromkeys((*also, *at.values())):
         if place == HERE:
             continue
         try:
             host = enter(place)
-            if place in hosts:
-                with contextlib.closing(target_of(host)) as target:
+            with contextlib.closing(target_of(host)) as target:
+                if place in hosts:
                     tables[place] = read_tables(target)
+                else:
+                    told |= own_macs(target)
         except Unable as error:
             unreached[place] = str(error).splitlines()[0]
         except OSError as error:
             unreached[place] = f"{place}: netconsole cannot read the devices of this host: {_words(error)}"
         except (ValueError, LookupError, struct.error) as error:  # what the host says makes no sense
             unreached[place] = f"{place}: netconsole cannot read the devices of this host: {safe(error, 120)}"
-    return PlaceTables(tables, unreached)
+    return PlaceTables({place: replace(one, told=told) for place, one in tables.items()}, unreached)
 
 
 def find_everywhere(asked: str, tables: Mapping[str, HostTables]) -> dict[str, PingEnd]:

@@ -79,6 +79,10 @@ class HostTables:
     neighbours: Mapping[str, str] = field(default_factory=dict)
     forwarding: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """By MAC: the port, and which table says so."""
+    bridge_of: Mapping[str, str] = field(default_factory=dict)
+    """By port: its bridge in Open vSwitch. The kernel names the datapath, which is that of several bridges."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """What VMs say of themselves: the MAC by address. A bridge without addresses has no neighbours to know them by."""
     nics: list[tuple[str, str, str]] = field(default_factory=list)
     """VM, MAC (empty: not known) and tap of each network device of a VM."""
 
@@ -91,7 +95,7 @@ def read_tables(target: Target = HERE) -> HostTables:
     netlink = target.netlink(socket.NETLINK_ROUTE)
     try:
         by_index = {index: link.name for index, link in links.items()}
-        own = frozenset(_own(netlink.dump(_RTM_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0))))
+        own = frozenset(address for address, _ in _own(netlink.dump(_RTM_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0))))
         neighbours: dict[str, str] = {}
         for family in (socket.AF_INET, socket.AF_INET6):
             rows = _neighbours(netlink.dump(_RTM_GETNEIGH, _NDMSG.pack(family, 0, 0, 0, 0)))
@@ -103,8 +107,21 @@ def read_tables(target: Target = HERE) -> HostTables:
                 forwarding[mac] = (by_index[index], f"the forwarding table of {port.master or by_index[index]}")
     finally:
         netlink.close()
-    forwarding.update(_ovs_forwarding(target))
-    return HostTables({link.name: link for link in links.values()}, own, neighbours, forwarding, _nics(facts))
+    switched, bridge_of = _ovs_forwarding(target)
+    forwarding.update(switched)
+    by_name = {link.name: link for link in links.values()}
+    return HostTables(by_name, own, neighbours, forwarding, bridge_of, nics=_nics(facts))
+
+
+def own_macs(target: Target) -> dict[str, str]:
+    """The MAC of the device of each address that a VM has itself. Raises OSError."""
+    macs = {index: link.mac for index, link in _links(Facts(target)).items() if link.mac.strip("0:")}
+    netlink = target.netlink(socket.NETLINK_ROUTE)
+    try:
+        found = _own(netlink.dump(_RTM_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0)))
+        return {address: macs[index] for address, index in found if index in macs}
+    finally:
+        netlink.close()
 
 
 def find(asked: str, tables: HostTables) -> PingEnd:
@@ -127,8 +144,9 @@ def find(asked: str, tables: HostTables) -> PingEnd:
             return end
         _by_address(end, tables)
     if not end.address and end.mac:
-        end.address = next((one for one, mac in tables.neighbours.items() if mac == end.mac), "")
-    _wires(end, tables.links)
+        known = {**tables.told, **tables.neighbours}
+        end.address = next((one for one, mac in known.items() if mac == end.mac), "")
+    _wires(end, tables)
     return end
 
 
@@ -145,6 +163,11 @@ def _by_name(end: PingEnd, tables: HostTables) -> None:
 
 def _by_address(end: PingEnd, tables: HostTables) -> None:
     end.mac = tables.neighbours.get(end.address, "")
+    if not end.mac and end.address in tables.told:
+        end.mac = tables.told[end.address]
+        end.how.append(f"{end.address} is at {end.mac} (the VM says so itself)")
+        _by_mac(end, tables)
+        return
     if not end.mac:
         end.how.append(f"{end.address} is not in this host's neighbour table: name the VM, or its tap by --inside")
         return
@@ -173,12 +196,13 @@ def _by_mac(end: PingEnd, tables: HostTables) -> None:
     end.vm = next((vm for vm, _, tap in tables.nics if tap == port), "")
 
 
-def _wires(end: PingEnd, links: Mapping[str, PortLink]) -> None:
+def _wires(end: PingEnd, tables: HostTables) -> None:
     """The physical devices that can be reached from the tap over bridges, bonds, VLANs and pairs of veth."""
+    links = tables.links
     tap = links.get(end.taps[0]) if end.taps else None
     if tap is None:
         return
-    end.bridge = tap.master
+    end.bridge = tables.bridge_of.get(tap.name, tap.master)
     if not tap.master:
         end.how.append(f"{tap.name} is in no bridge")
         return
@@ -238,12 +262,13 @@ def _nics(facts: Facts) -> list[tuple[str, str, str]]:
     return [(vm, one.get("mac", ""), one["tap"]) for (vm, _), one in devices.items() if "tap" in one]
 
 
-def _own(bodies: Iterable[memoryview]) -> Iterable[str]:
+def _own(bodies: Iterable[memoryview]) -> Iterable[tuple[str, int]]:
+    """Each address, and the number of its device."""
     for body in bodies:
         values = dict(attributes(body, _IFADDRMSG.size))
         raw = values.get(_IFA_LOCAL) or values.get(_IFA_ADDRESS)
         if raw is not None and len(raw) in (4, 16):
-            yield str(ipaddress.ip_address(bytes(raw)))
+            yield str(ipaddress.ip_address(bytes(raw))), _IFADDRMSG.unpack_from(body)[-1]
 
 
 def _neighbours(bodies: Iterable[memoryview]) -> Iterable[tuple[str, str, int]]:
@@ -259,27 +284,32 @@ def _neighbours(bodies: Iterable[memoryview]) -> Iterable[tuple[str, str, int]]:
         yield address, bytes(lladdr).hex(":"), index
 
 
-def _ovs_forwarding(target: Target) -> dict[str, tuple[str, str]]:
-    """From `ovs-appctl fdb/show`; its ports are numbers, which `dpif/show` names. Empty without ovs-vswitchd."""
+def _ovs_forwarding(target: Target) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """Port and table by MAC, and the bridge by port. Empty without ovs-vswitchd.
+
+    From `ovs-appctl fdb/show`; its ports are numbers, which `dpif/show` names.
+    """
     running = running_vswitchd(directories(target), target)
     if running is None:
-        return {}
+        return {}, {}
     try:
         unixctl = Unixctl(running.control, target)
     except UnixctlError:
-        return {}
+        return {}, {}
     try:
         bridges: dict[str, dict[str, str]] = {}
+        bridge_of: dict[str, str] = {}
         for one in members_in(unixctl.ask("dpif/show")):
+            bridge_of[one.port] = one.bridge
             bridges.setdefault(one.bridge, {})[one.number] = one.port
         found: dict[str, tuple[str, str]] = {}
         for bridge, ports in bridges.items():
             for port, mac in _FDB_ROW.findall(unixctl.ask("fdb/show", bridge)):
                 if port in ports:
                     found[mac] = (ports[port], f"Open vSwitch's forwarding table of {bridge}")
-        return found
+        return found, bridge_of
     except UnixctlError:
-        return {}
+        return {}, {}
     finally:
         unixctl.close()
 

@@ -9,12 +9,13 @@ import pytest
 
 from netconsole.base.errors import BadInput, Unable
 from netconsole.far.host import AnyHost
+from netconsole.host.here import HERE as HERE_TARGET
 from netconsole.host.target import Target
 from netconsole.ping.capture import Role
 from netconsole.run import ping_places
 from netconsole.run.ping_places import HERE, best, find_everywhere, read_places
 from netconsole.run.ping_watch import look_around
-from netconsole.sources.ping_ends import HostTables, PortLink, read_tables
+from netconsole.sources.ping_ends import HostTables, PortLink, own_macs, read_tables
 from tests.support.far_host import NearHost
 
 
@@ -29,7 +30,26 @@ def test_a_far_host_tells_of_its_devices_what_this_one_does() -> None:
     assert before.own & after.own <= far.own <= before.own | after.own
 
 
-def test_a_place_that_cannot_be_entered_is_said_and_one_in_a_vm_is_only_entered() -> None:
+def test_a_vm_says_itself_which_mac_its_address_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody talks to an address of a bridge that has none itself, so the host has no neighbour."""
+    monkeypatch.setattr(ping_places, "own_macs", lambda target: {IP: MAC})
+    monkeypatch.setattr(ping_places, "read_tables", lambda target=None: HAS_TAP)
+    with contextlib.closing(NearHost()) as near:
+        found = read_places({"sender-vm": "ssh://vm"}, lambda _: near)
+    (end,) = find_everywhere(IP, found.tables).values()
+    assert (end.vm, end.taps, end.mac) == ("web", ["vnet3"], MAC)
+    assert end.how[0] == f"{IP} is at {MAC} (the VM says so itself)"
+    (named,) = find_everywhere("web", found.tables).values()
+    assert named.address == IP
+
+
+def test_what_a_vm_says_of_itself_is_read_from_its_devices() -> None:
+    addresses, links = own_macs(HERE_TARGET), read_tables().links
+    assert "127.0.0.1" not in addresses, "lo has no MAC"
+    assert set(addresses.values()) <= {link.mac for link in links.values()}
+
+
+def test_a_place_that_cannot_be_entered_is_said_and_one_in_a_vm_is_asked_for_its_macs() -> None:
     entered = []
 
     def enter(place: str) -> AnyHost:

@@ -98,6 +98,13 @@ def test_the_way_to_the_wire_leads_over_bonds_vlans_and_pairs_of_veth() -> None:
     assert (end.bridge, end.wires) == ("qbr1", ["eth0", "eth1"])
 
 
+def test_a_port_of_open_vswitch_is_in_its_bridge_and_not_in_the_datapath() -> None:
+    ports = PortLink("vnet9", "tun", master="ovs-system"), PortLink("eth2", master="ovs-system", is_physical=True)
+    end = find("vnet9", tables(*ports, PortLink("ovs-system", "openvswitch"), bridge_of={"vnet9": "br-int"}))
+    assert (end.bridge, end.wires) == ("br-int", ["eth2"])
+    assert end.how[-1] == "vnet9 is in br-int, which leads to eth2"
+
+
 def test_a_loop_of_bridges_ends() -> None:
     end = find(
         "vnet3",
@@ -149,6 +156,6 @@ def test_of_a_link_between_two_ends_the_own_address_counts() -> None:
     both = memoryview(head + attribute(1, far) + attribute(2, own))
     six = memoryview(head + attribute(1, socket.inet_pton(socket.AF_INET6, "2001:db8::7")))
     assert list(_own([both, six, memoryview(head), memoryview(head + attribute(2, b"odd"))])) == [
-        "192.0.2.7",
-        "2001:db8::7",
+        ("192.0.2.7", 3),
+        ("2001:db8::7", 3),
     ]
