@@ -11,6 +11,8 @@ ONE_HOST = "one host"
 """The check that says that both ends are on one host."""
 NOTHING = "none: both ends are on one host"
 """What a segment is that does not exist there."""
+POSSIBLE = 0.1
+"""Clocks and tools differ. A time that is wrong by more than this share of the round trip is another thing's."""
 LEAST_US = 0.05
 """Less is not told of."""
 STAGE_LETTERS = {stage: STAGE_WORDS[stage].partition(":")[0] for stages in STAGES.values() for stage in stages}
@@ -66,9 +68,25 @@ def _without_round_trip(breakdown: Breakdown) -> list[str]:
     return ["The round trip is not known: no echo of the machine that pings is whole."]
 
 
+def _contradiction(breakdown: Breakdown) -> list[str]:
+    """That the captures cannot be of one ping as they are named: exchanged hosts, another unit."""
+    whole = breakdown.round_trip_us
+    times = {name: one.mean_us for name, one in breakdown.segments.items() if one.mean_us is not None}
+    if not whole or not times:
+        return []
+    longest, shortest = max(times, key=lambda name: times[name]), min(times, key=lambda name: times[name])
+    if times[longest] > whole * (1 + POSSIBLE):
+        what = f"{longest} takes {us(times[longest])} us of a round trip of {us(whole)} us"
+    elif times[shortest] < -POSSIBLE * whole:
+        what = f"{shortest} takes {us(times[shortest])} us, less than nothing"
+    else:
+        return []
+    return [f"The captures contradict each other: {what}. Is one under another's role, or in another unit?"]
+
+
 def sentences(breakdown: Breakdown) -> list[str]:
     """What the breakdown says, the most important first."""
-    said = []
+    said = _contradiction(breakdown)
     whole, segment = breakdown.round_trip_us, breakdown.dominant
     if whole is None:
         said += _without_round_trip(breakdown)

@@ -43,3 +43,35 @@ def test_a_capture_without_anything_is_said_to_be_empty() -> None:
         True,
         False,
     ]
+
+
+def times(role: Role, **times: float) -> CaptureFile:
+    whole = {"total_us": sum(times.values()), **times}
+    packets = [EchoTimes(seq, 7, **whole) for seq in (1, 2, 3)]  # type: ignore[arg-type]
+    return CaptureFile(f"{role}.json", PingCapture(SCHEMA, role, packets=packets))
+
+
+VM = times("sender-vm", request_us=10, between_us=480, reply_us=10)
+SENDER = times("sender-host", request_us=20, between_us=360, reply_us=20)
+RECEIVER = times("receiver-host", request_us=20, between_us=160, reply_us=20)
+
+
+def test_captures_that_fit_are_not_doubted() -> None:
+    assert analyze([VM, SENDER, RECEIVER]).findings[0].startswith("Most time is in ")
+
+
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [
+        ([VM, times("sender-host", request_us=20_000, between_us=360_000, reply_us=20_000)], "takes "),
+        (
+            [VM, times("sender-host", request_us=20, between_us=160, reply_us=20),
+             times("receiver-host", request_us=20, between_us=360, reply_us=20)],
+            "C+J takes -240.0 us, less than nothing",
+        ),
+    ],
+    ids=["ns for us", "exchanged hosts"],
+)  # fmt: skip
+def test_captures_that_cannot_be_are_said_first(files: list[CaptureFile], what: str) -> None:
+    first = analyze(files).findings[0]
+    assert first.startswith("The captures contradict each other: ") and what in first
