@@ -53,7 +53,7 @@ _HINTS = {
     "address": "A; A,B; from:A,to:B; empty: all",
     "port": "P; P,Q; from:P,to:Q; 0: all",
     "protocol": "tcp, udp, icmp, icmpv6, sctp or a number; empty: all",
-    "netns": "inode of the network namespace; 0: all",
+    "netns": "name or inode of the network namespace; 0: all",
     "vlan": "id of the outer tag; 0: all",
     "ethertype": "number, after VLAN tags: 2054 is ARP; 0: all",
     "mac": "MAC address of either end, such as 02:00:5e:00:53:01; empty: all",

@@ -150,8 +150,9 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     blocks: list[ReportBlock] = [Heading(title)]
     if probe.until:
         blocks.append(Note(f"It was detached or lost at {probe.until}: the figures are of the time until then."))
-    if probe.filters:
-        blocks.append(Note(f"Only what passes the filter {filters_text(probe.filters)}."))
+    scope = snapshot.profile.scope  # which is said at the top
+    if filters := {label: value for label, value in (probe.filters or {}).items() if label not in scope}:
+        blocks.append(Note(f"Only what passes the filter {filters_text(filters)}."))
     lost = {entry for entry in LEDGER_COUNTS if probe.ledger.get(entry)}
     if probe.counters:
         less = bool(lost - {UNSEEN, "unlisted"})

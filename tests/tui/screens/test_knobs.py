@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,6 +62,28 @@ async def test_what_is_typed_at_once_after_an_arrow_belongs_into_the_next_knob()
             one.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await one.settled()
         assert [box.value.removeprefix(was) for box, was in zip(boxes, before, strict=True)] == ["1", "24", "3"]
+
+
+async def test_a_namespace_is_given_by_its_name_and_the_first_key_replaces_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(form_of_knobs, "namespace_inode", {"uxb": 4026532469}.get)
+    monkeypatch.setattr(form_of_knobs, "namespace_names", lambda inode: ({str(inode), "uxb"}, False))
+    async with running() as one:
+        manifest = one.app.manifests["kernel_drops"]
+        one.app.watched.manifests = {"kernel_drops": replace(manifest, knobs={**manifest.knobs, "netns": 0})}
+        one.table("kernel_drops-drops").focus()
+        await one.press("e")
+        field = one.app.screen.query_one("#knob-netns", Input)
+        field.focus()
+        await one.press(*"uxb")
+        assert field.value == "uxb"
+        assert "applied to the running probe" in await one.press("enter")
+        ((_, _, knobs),) = one.session.asked
+        assert knobs is not None and knobs["netns"] == 4026532469
+        assert form_of_knobs.KnobsScreen._shown(one.app.screen, "netns", 4026532469) == "uxb"  # type: ignore[arg-type]
+        field.value = "nowhere"
+        assert "netns: expected a whole number" in await one.press("enter")
 
 
 async def test_a_refusal_of_the_collector_is_told() -> None:

@@ -18,6 +18,7 @@ from textual.widgets import Input
 from netconsole.base import figure
 from netconsole.base.errors import BadInput, Unable
 from netconsole.budget.forecast import is_costly
+from netconsole.host.identity import namespace_inode, namespace_names
 from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.loader import choice
@@ -35,6 +36,7 @@ from netconsole_collector.probe.config import SEEN_PCT
 
 MODE = "mode"
 OFF = "off"
+NETNS = "netns"
 RANK = (OFF, "counters", "summary", "details")
 """The modes, the cheapest first."""
 _MODES_HINT = "mode: counters costs least; summary has tables and histograms; details samples single events as well"
@@ -102,7 +104,7 @@ class KnobsScreen(Screen[None]):
                 if isinstance(default, bool):
                     yield self._of_words(name, str(values.get(name, default)).lower(), ("false", "true"))
                 else:
-                    yield self._field(name, values.get(name), hint(name, default))
+                    yield self._field(name, self._shown(name, values.get(name)), hint(name, default))
         yield Lines(id="knob-hint")
         yield Lines(id="told")
         yield Lines(id="over-footer")
@@ -148,6 +150,8 @@ class KnobsScreen(Screen[None]):
         fields: list[Input | Choice] = [*self.query(Input), *self.query(Choice)]
         texts = {one.id.removeprefix("knob-"): one.value for one in fields if one.id}
         mode = texts.pop(MODE).strip()
+        if (inode := self._inode(texts.get(NETNS, ""))) is not None:
+            texts[NETNS] = str(inode)
         knobs = {} if mode == OFF else {name: parse(text, manifest.knobs[name]) for name, text in texts.items()}
         try:
             wanted = choice({MODE: mode, **knobs}, manifest)
@@ -162,6 +166,20 @@ class KnobsScreen(Screen[None]):
         self._tell("measuring for a moment what it would cost…", "")
         ask = partial(self._forecast, self._forecaster, manifest, wanted)
         in_thread(self, ask, self._forecast_failed)
+
+    def _inode(self, text: str) -> int | None:
+        """Of a network namespace that is given by its name. None of another host, which is not asked here."""
+        name = text.strip()
+        if not name or name.isdecimal() or self._session.connection().line is not None:
+            return None
+        return namespace_inode(name)
+
+    def _shown(self, knob: str, value: Scalar) -> Scalar:
+        """A network namespace by its name, where it has one on this machine."""
+        if knob != NETNS or not isinstance(value, int) or not value or self._session.connection().line is not None:
+            return value
+        names, _ = namespace_names(value)
+        return min(names - {str(value)}, default=value)
 
     def _costs_more(self, wanted: ProbeChoice) -> bool:
         """Whether a forecast is needed: the mode costs more than the one that runs, or it will see more of the time."""
@@ -242,7 +260,8 @@ class KnobsScreen(Screen[None]):
         note = Lines()
         note.add_class("knob-note")
         note.show([(told, "dim")])
-        box = Input("" if value is None else str(value), id=f"knob-{name}", compact=True, select_on_focus=False)
+        is_number = isinstance(value, (int, float))  # one that is typed takes the place of what is there
+        box = Input("" if value is None else str(value), id=f"knob-{name}", compact=True, select_on_focus=is_number)
         return _line_of(name, box, note)
 
     def _of_words(self, name: str, value: str, words: Sequence[str]) -> Horizontal:
