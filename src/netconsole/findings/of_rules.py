@@ -135,7 +135,7 @@ def _share_pct(
     """The share of what came in the same time; None when that is not known."""
     if rule.share_of:
         return window.share_pct(tick, intervals)
-    return packets.share_pct(rule, window, table, gap, tick, intervals)
+    return packets.share_pct(rule, window, table, gap, tick)
 
 
 def _match(

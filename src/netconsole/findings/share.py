@@ -13,8 +13,8 @@ from netconsole.telemetry.tables import TableState
 
 RECEIVED, SENT = "rx_packets", "tx_packets"
 _SENDING = (
-    "xmit", "qdisc", "output", "postrouting", "egress", "neigh", "forward_skb", "ring_full", "full_ring", "tcf_kfree",
-    "kfree_skb_list", "lost_", "tx_",
+    "xmit", "qdisc", "output", "postrouting", "egress", "neigh", "forward_skb", "ring_full", "full_ring", "ring-full",
+    "tcf_kfree", "kfree_skb_list", "lost_", "tx_",
 )  # fmt: skip
 """In the names of what is lost before its device counts it as sent: of hooks, functions, reasons and counters."""
 _NOT_YET_RECEIVED = ("cpu_backlog", "rx_missed", "rx_errors", "rx_fifo")
@@ -39,7 +39,7 @@ class Passing(NamedTuple):
 
 def passing(rule: FindingSpec, labels: Mapping[str, Label]) -> Passing:
     """By the direction in which the packets of a row were on their way."""
-    told = " ".join([rule.value, *(str(labels.get(name) or "") for name in _TELLING)]).lower()
+    told = " ".join([rule.cause, rule.value, *(str(labels.get(name) or "") for name in _TELLING)]).lower()
     if any(word in told for word in _SENDING) or rule.value.startswith("qdisc_"):
         return Passing(SENT, holds_lost=False)
     if any(word in told for word in _NOT_YET_RECEIVED):
@@ -72,9 +72,7 @@ class Packets:
         now, before = self.per_s(labels, counter, SHORT), self.per_s(labels, counter, LONG - SHORT, SHORT)
         return now is None or before is None or now > NEW_TIMES * before
 
-    def share_pct(
-        self, rule: FindingSpec, window: Window, table: TableState, gap: int, tick: int, intervals: int
-    ) -> float | None:
+    def share_pct(self, rule: FindingSpec, window: Window, table: TableState, gap: int, tick: int) -> float | None:
         """How many percent of what came to the place of a row were lost, from the first of its moves to the last.
 
         The first interval is left out, and the last one that is over: of them nobody knows which part the two sources
@@ -84,7 +82,7 @@ class Packets:
         first, last = run[0].tick, run[-1].tick
         if last < tick and len(run) > 3 and run[-2].tick == last - 1:
             last -= 1
-        intervals = min(intervals, last - first)
+        intervals = min(LONG, last - first)  # the longer, the less it matters that sources are read apart
         if intervals < 1:
             return None
         lost = _mean(table.history(window.row.key, rule.value, intervals + tick - last), tick - last)
@@ -95,6 +93,6 @@ class Packets:
 
 
 def _mean(past: Sequence[float | None], before: int) -> float:
-    """Of all samples but the last ``before``; one that is not known counts as none."""
-    known = past[: len(past) - before]
-    return sum(one or 0.0 for one in known) / len(known) if known else 0.0
+    """Of all samples but the last ``before`` that are known: devices of a new namespace are read some seconds later."""
+    known = [one for one in past[: len(past) - before] if one is not None]
+    return sum(known) / len(known) if known else 0.0

@@ -8,9 +8,10 @@ from netconsole.base import figure
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.of_rules import HISTORY
 from netconsole.findings.rules import commands
-from netconsole.findings.share import RECEIVED, SENT, Packets
+from netconsole.findings.share import RECEIVED, SENT, Packets, passing
 from netconsole.findings.windows import LONG, SHORT
 from netconsole.probes import catalogue
+from netconsole.probes.manifest import FindingSpec
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
@@ -309,7 +310,21 @@ def test_packets_of_a_device_are_those_of_one_direction(stream: Stream) -> None:
 
 
 def test_intervals_without_packets_lower_the_mean(stream: Stream) -> None:
-    assert crossing(stream, *[(0, 0)] * 7, (400, 10)).per_s(PLACE, RECEIVED, 8) == 50
+    assert crossing(stream, (400, 10), *[(0, 0)] * 7).per_s(PLACE, RECEIVED, 8) == 50
+
+
+@pytest.mark.parametrize(
+    ("cause", "counter"), [("qdisc-drops", SENT), ("tap-ring-full", SENT), ("nobody-listens", RECEIVED)]
+)
+def test_the_direction_is_that_of_the_cause_where_a_row_tells_none(cause: str, counter: str) -> None:
+    rule = FindingSpec("queues", "drops", "!", 1.0, "", "", cause=cause)
+    assert passing(rule, {"device": "eth0", "queue": 0}).counter == counter
+
+
+def test_intervals_before_a_device_was_read_are_not_known(stream: Stream) -> None:
+    for _ in range(10):
+        stream.end()
+    assert crossing(stream, *[(400, 10)] * 5).per_s(PLACE, RECEIVED, 15) == 400
 
 
 def test_packets_are_new_when_there_are_ten_times_as_many_as_in_the_minute_before(stream: Stream) -> None:
