@@ -95,6 +95,8 @@ class Governor:
         self._budget = budget
         self._probes: dict[str, _Position] = {}
         self._over: dict[Limited | Overhead, int] = {}
+        self._far_over = 0
+        """Figures in a row above MACHINE times the limit of kernel time."""
         self._told: set[Limited | Overhead] = set()
         self._acted_s: float | None = None
         self._stopped = False
@@ -167,6 +169,8 @@ class Governor:
             total = _total(costs.values())
             if total is None:
                 continue
+            if limited == "kernel_cpu_pct":
+                self._far_over = self._far_over + 1 if total > MACHINE * limit else 0
             if total > limit:
                 is_over = True
                 self._over[limited] = self._over.get(limited, 0) + 1
@@ -237,7 +241,7 @@ class Governor:
         if self._budget.action == "stop":
             return self._stop(at_s, limited, total, limit)
         targets = self._targets(limited, costs, limit)
-        if limited == "kernel_cpu_pct" and total > MACHINE * limit and self._over[limited] > PATIENCE:
+        if limited == "kernel_cpu_pct" and self._far_over > PATIENCE:
             targets = {name: len(self._probes[name].ladder) - 1 for name in self._movable(costs)}
         moves = []
         for name, at in targets.items():

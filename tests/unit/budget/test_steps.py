@@ -366,3 +366,9 @@ def test_what_is_kept_comes_back_first() -> None:
     assert set(one.lowered) == {"drops", "queues"}
     back = [moves for second in range(2, 60) if (moves := said(one.observe(float(second), costs(0.0, 0.0))))]
     assert [moves[0][0] for moves in back[:2]] == ["drops", "queues"]
+
+
+def test_a_single_figure_of_a_machine_that_lost_its_cpu_detaches_nothing_that_is_kept() -> None:
+    one = keeping()
+    for second, pct in enumerate((2.5, 2.5, 2.5, 1879.0, 2.5, 1879.0, 1879.0, 2.5)):
+        assert ("drops", "detached") not in said(one.observe(float(second), costs(pct, 0.0)))
