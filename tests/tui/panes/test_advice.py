@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 
+from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import load_all
 from netconsole.session.protocol import Connection
+from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
 from netconsole.tui import actions
-from netconsole.tui.panes import advice, catalogue
+from netconsole.tui.panes import advice, catalogue, row_page
 from netconsole.tui.panes.advice import Advice
 from netconsole.tui.scene.scene import Scene, Subject
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession
 from tests.support.tui.vhost_scenes import labels
 from tests.unit.findings.test_incident import incident
+from tests.unit.telemetry.test_state import Stream
 
 MANIFESTS = load_all()
 VHOST = "vhost_queues"
@@ -74,3 +77,19 @@ def test_every_pane_and_table_that_a_hint_names_is_there() -> None:
     assert {tab for tab, _ in tables} >= {"Children", "Links", "Sockets", "Queues: wait"}
     for tab, pane in tables:
         assert any(one.tab.startswith(tab) for one in panes[keys[pane]].blocks), (tab, pane)
+
+
+def test_a_row_that_is_gone_still_shows_what_it_was() -> None:
+    """Its chart with begin and end, and how much it was, as long as the incident is in the log."""
+    gone = LINK
+    one = incident(
+        evidence=(Evidence("table", gone.probe, gone.name, gone.key),), total=339, peak=50.0, unit="packets",
+        ended_ns=incident().since_ns + 22 * 10**9, history=(0.0, 50.0, 20.0),
+    )  # fmt: skip
+    stream = Stream(State())
+    stream.hello()
+    stream.state.apply(frames.Status(**stream.stamp("link_rates"), state="attached", mode="summary"))
+    scene = Scene(stream.state, MANIFESTS, PROFILE, Connection("live"), log=(one,))
+    page = "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, gone, 100))
+    assert "this row is gone" in page and "339 packets · peak 50/s" in page
+    assert f"begins {clock(one.since_ns)} … ends {clock(one.ended_ns or 0)}" in page

@@ -39,8 +39,9 @@ class Advice:
 
 
 def incidents(scene: Scene, subject: Subject) -> list[Incident]:
-    """What stands out and is proved by this row, the worst first."""
-    return [one for one in scene.findings if subject in stands_out.proofs(one)]
+    """What stands out and is proved by this row, the worst first; else the last that did, while it is in the log."""
+    found = [one for one in scene.findings if subject in stands_out.proofs(one)]
+    return found or [one for one in reversed(scene.log) if subject in stands_out.proofs(one)][:1]
 
 
 def advice(scene: Scene, subject: Subject) -> Advice:

@@ -152,6 +152,11 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
     if table is None or row is None:
         yield []
         yield [(f"{_INDENT}this row is gone: it counted nothing in the last ten intervals", "look")]
+        for one in advice.incidents(scene, subject)[:1]:
+            if one.history and one.ended_ns is not None:
+                yield []
+                ends = f"begins {clock(one.since_ns)}", f"ends {clock(one.ended_ns)}"
+                yield from _chart(one.history, 0, width, "as it was, per second", "", ends)
         return
     yield [(f"{_INDENT}{'first seen':<14}", "dim"), (events.clock(row.first_seen_ns)[:8], "")]
     yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
@@ -257,11 +262,14 @@ def _probe(scene: Scene, state: ProbeState, manifest: Manifest) -> Iterator[Line
         yield from baseline_cells.lines(counters, reference.name, reference.why_not(state, manifest))
 
 
-def _chart(history: Sequence[float | None], tick: int, width: int, what: str, unit: str) -> Iterator[Line]:
+def _chart(
+    history: Sequence[float | None], tick: int, width: int, what: str, unit: str, ends: tuple[str, str] | None = None
+) -> Iterator[Line]:
+    """``ends``: what the axis says of its two ends; else it goes up to now."""
     room = max(10, width - 16)
     shown = condense(history, room, tick)
     known = [value for value in shown if value is not None]
-    yield [(f"{_INDENT}{what}, last {max(1, len(history) // 60)} min", "head")]
+    yield [(f"{_INDENT}{what}" + ("" if ends else f", last {max(1, len(history) // 60)} min"), "head")]
     if not known:
         yield [(f"{_INDENT}no history yet" if history else f"{_INDENT}no history is kept for this row", "dim")]
         yield []
@@ -271,8 +279,9 @@ def _chart(history: Sequence[float | None], tick: int, width: int, what: str, un
     for place, text in enumerate(chart(shown, len(shown), CHART_LINES, top)):
         edge = label if place == 0 else "0" if place == CHART_LINES - 1 else ""
         yield [(f"{_INDENT}{figure.fit(edge, 9, right=True)} ", "dim"), (text, "trend")]
-    axis = figure.fit("now", len(shown) - 10, right=True)
-    yield [(f"{_INDENT}{'':10}{figure.fit('10 min ago', 10)}{axis}", "dim")]
+    left, right = ends or ("10 min ago", "now")
+    axis = figure.fit(right, max(len(right), len(shown) - len(left)), right=True) if not ends else f" … {right}"
+    yield [(f"{_INDENT}{'':10}{left}{axis}", "dim")]
     yield []
 
 
