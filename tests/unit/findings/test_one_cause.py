@@ -31,7 +31,8 @@ PEER = {"device": "veth-b", "netns": "host", "peer": "veth-a", "peer_netns": "re
 DROP = {"protocol": "UDP", "ethertype": "IPv4", "provenance": "kernel", "class": "suspicious"}
 TOO_LONG = {**DROP, "device": "veth-a", "netns": "red", "reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2"}
 FULL = {**DROP, "device": "veth-b", "netns": "host", "reason": "CPU_BACKLOG", "location": "enqueue_to_backlog"}
-PROBES = ("kernel_drops", "link_rates", "protocol_counters", "softnet")
+NIC = ("nic_counters", "losses", "count")
+PROBES = ("kernel_drops", "link_rates", "nic_counters", "protocol_counters", "softnet")
 
 
 class Watched:
@@ -95,6 +96,24 @@ def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
         assert [one.cause for one in found] == ["backlog-full"], told(found)
     (one,) = found
     assert one.sentence.startswith("CPU 1: 60 packets/s dropped because its backlog is full") and one.total == 120
+
+
+def test_what_xdp_sends_back_in_vain_is_told_once_though_the_other_end_counts_it_too() -> None:
+    errors = {"device": "veth-b", "counter": "rx_queue_N_xdp_tx_errors", "class": "loss", "meaning": "not sent back"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((NIC, errors, 60), (RECEIVED, SENDER, 60))
+        assert [one.cause for one in found] == ["xdp-tx-refused"], told(found)
+    (one,) = found
+    assert (
+        one.sentence.startswith("veth-b: its XDP program sends 60 packets/s back, which the other end")
+        and one.total == 180
+    )
+    other = {**SENDER, "device": "veth-c", "peer": "veth-d"}
+    assert {one.cause for one in watched.interval((NIC, errors, 60), (RECEIVED, other, 60))} == {
+        "xdp-tx-refused",
+        "device-drops",
+    }
 
 
 def test_what_another_link_refuses_is_another_incident() -> None:
