@@ -101,7 +101,7 @@ def story(firewall: Namespace, directory: Path, columns: int, lines: int) -> tup
         line.until("fw 1%")
         line.press("\r")
         line.until("written")
-        line.press("q")
+        line.press("q", "q", "q")  # back, and twice where the investigation goes on
         console.wait(reading=True)
         (file,) = directory.glob("*.json")
         return line.keys, console.status, bytes(console.output), document.load(file)

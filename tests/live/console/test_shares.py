@@ -19,7 +19,7 @@ from netconsole.findings.incident import Incident
 from tests.live.console.test_faults import LIMIT_S, SECOND_NS, Watch, frame
 from tests.support.live.network import BARE_PYTHON, Namespace, SleepingReceiver, Wire
 
-pytestmark = pytest.mark.starting
+pytestmark = pytest.mark.costs  # its senders keep a pace, and need the machine for themselves
 
 CLOSED, OPEN, BACK = 9, 10, 11
 SECONDS = 24

@@ -18,6 +18,8 @@ SILENT_AFTER_S = 2.0
 USERSPACE = "netdev"
 NAMELESS = ""
 """Stands for the threads that have no name of their own."""
+_LONG_NAMES_FROM = 9000
+"""Of the last thread's number: from some 10 000 on, names such as revalidator10000 are too long."""
 MAX_FLOWS_DUMPED = 5000
 """With more flows than this no dump is made, because a dump blocks the main thread of ovs-vswitchd."""
 DUMP_TIMEOUT_S = 1.0
@@ -173,8 +175,10 @@ class Vswitchd:
         """How many threads it has, by name without number: handler, revalidator, pmd-c01/id: …
 
         A name of more than 15 bytes (revalidator10000) is refused: the thread keeps that of the process, NAMELESS here.
+        Threads are numbered in the order in which they begin. The one that writes logs has no name, ever.
         """
         found: dict[str, int] = {}
+        last = 0
         try:
             threads = self._target.names(f"/proc/{self.pid}/task") if self.pid else []
         except OSError:
@@ -188,7 +192,11 @@ class Vswitchd:
                 continue  # the thread ended meanwhile
             is_nameless = name in PROGRAM_COMMS and thread != str(self.pid)
             kind = NAMELESS if is_nameless else name.rstrip("0123456789")
+            number = name[len(kind) :] if not is_nameless else ""
+            last = max(last, int(number)) if number.isascii() and number.isdecimal() else last
             found[kind] = found.get(kind, 0) + 1
+        if last < _LONG_NAMES_FROM:
+            found.pop(NAMELESS, None)
         return found
 
     def close(self) -> None:

@@ -299,7 +299,11 @@ def test_a_process_that_does_not_answer(source: flows.OvsFlows, host: SwitchHost
 
 
 def test_threads_whose_names_were_too_long_are_not_counted_as_absent(source: flows.OvsFlows, host: SwitchHost) -> None:
-    host.files[f"/proc/{PID}/task/{PID + 9}/comm"] = "ovs-vswitchd\n"  # it wanted to be revalidator10000
+    host.files[f"/proc/{PID}/task/{PID + 9}/comm"] = "ovs-vswitchd\n"  # the writer of logs never has a name
+    (row,) = rows(read(source, host), "vswitchd")
+    assert (row.gauges["handlers"], row.gauges["revalidators"]) == (3, 2)
+    host.files[f"/proc/{PID}/task/{PID + 10}/comm"] = "handler9999\n"
+    host.files[f"/proc/{PID}/task/{PID + 11}/comm"] = "ovs-vswitchd\n"  # it wanted to be revalidator10000
     (row,) = rows(read(source, host), "vswitchd")
     assert (row.gauges["handlers"], row.gauges["revalidators"]) == (None, None)
 
