@@ -27,7 +27,7 @@ from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from tests.support.live.network import BARE_PYTHON, Namespace, SleepingReceiver, Wire
 
-pytestmark = pytest.mark.starting
+pytestmark = pytest.mark.costs  # its senders keep a pace, and need the machine for themselves
 
 PROBES = (
     "kernel_drops",

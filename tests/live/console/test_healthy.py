@@ -11,7 +11,7 @@ from netconsole.findings.incident import Incident
 from tests.live.console.test_faults import Watch
 from tests.support.live.healthy import HealthyMix
 
-pytestmark = pytest.mark.starting
+pytestmark = pytest.mark.costs  # its senders keep a pace, and need the machine for themselves
 
 SECONDS = 40
 TIMES = 1.5

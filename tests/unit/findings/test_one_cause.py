@@ -98,6 +98,7 @@ def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
     assert one.sentence.startswith("CPU 1: 60 packets/s dropped because its backlog is full") and one.total == 120
 
 
+@pytest.mark.proves("nic_counters", "findings.losses.count.!.loss+rx_queue_N_xdp_tx_errors")
 def test_what_xdp_sends_back_in_vain_is_told_once_though_the_other_end_counts_it_too() -> None:
     errors = {"device": "veth-b", "counter": "rx_queue_N_xdp_tx_errors", "class": "loss", "meaning": "not sent back"}
     watched = Watched()
