@@ -40,9 +40,10 @@ def located(joined: JoinedCaptures) -> LocatedLosses:
     order = [role for role, times in _in_order(joined) if times.echoes or times.ended]
     found: dict[str, list[EchoKey]] = {}
     keys = {key: None for role in order for key in joined.roles[role].ended}
-    answered = [key for key in keys if _is_answered(joined, order, key)]
-    checks = [_not_seen(len(answered))] if answered else []
-    for key in (key for key in keys if key not in set(answered)):
+    unanswered_keys = [key for key in keys if not _is_answered(joined, order, key)]
+    answered = len(keys) - len(unanswered_keys)
+    checks = [_not_seen(answered)] if answered else []
+    for key in unanswered_keys:
         found.setdefault(_where(joined, order, key), []).append(key)
     losses = [Loss(where, len(keys), [_name(key) for key in keys[:_NAMED]]) for where, keys in found.items()]
     for role, times in _in_order(joined):
