@@ -22,7 +22,7 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import RowKey, TableState
+from netconsole.telemetry.tables import RowKey
 
 HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
@@ -80,7 +80,7 @@ def of_table(
         if not fits(rule, window.row.labels):
             continue
         is_new = partial(windows.is_new, family, window, probe.timeline.tick)
-        judged = _judged(probe, table, rule, window, packets, length_s, is_new)
+        judged = _judged(probe, rule, window, packets, length_s, is_new)
         if judged is None:
             continue
         value, lasting, share = judged
@@ -93,7 +93,6 @@ def of_table(
 
 def _judged(
     probe: ProbeState,
-    table: TableState,
     rule: FindingSpec,
     window: Window,
     packets: Packets,
@@ -109,7 +108,7 @@ def _judged(
     rate = now if window.moves[-1].tick == tick else 0.0
     at_once = rule.at_once if rule.at_once is not None else rule.over * (1 if rule.level == "!!" else AT_ONCE_FACTOR)
     if rate > rule.over and rate >= at_once:
-        share = _share_pct(rule, window, packets, table, PAUSE, tick, SHORT)
+        share = _share_pct(rule, window, packets, PAUSE, tick, SHORT)
         if not rule.share_of or share is None or share >= (rule.share_pct or 0.0):
             return rate, False, share
     for intervals, least in ((SHORT, rule.over), (LONG, rule.lasting)):
@@ -119,7 +118,7 @@ def _judged(
             continue
         # What it was as long as it moved: a mean of now falls when all is over.
         mean = window.mean_per_s(window.moves[-1].tick, intervals, length_s)
-        share = _share_pct(rule, window, packets, table, LONG, tick, intervals)
+        share = _share_pct(rule, window, packets, LONG, tick, intervals)
         if rule.share_pct is None or share is None or share >= rule.share_pct:
             return mean, True, share
         # Ten times as much as in the minute before, and not because there is more traffic.
@@ -130,12 +129,12 @@ def _judged(
 
 
 def _share_pct(
-    rule: FindingSpec, window: Window, packets: Packets, table: TableState, gap: int, tick: int, intervals: int
+    rule: FindingSpec, window: Window, packets: Packets, gap: int, tick: int, intervals: int
 ) -> float | None:
     """The share of what came in the same time; None when that is not known."""
     if rule.share_of:
         return window.share_pct(tick, intervals)
-    return packets.share_pct(rule, window, table, gap, tick)
+    return packets.share_pct(rule, window, gap)
 
 
 def _match(

@@ -9,7 +9,7 @@ from netconsole.findings.windows import LONG, NEW_TIMES, SHORT, Window
 from netconsole.probes.manifest import FindingSpec
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import State
-from netconsole.telemetry.tables import TableState
+from netconsole.telemetry.tables import RowKey
 
 RECEIVED, SENT = "rx_packets", "tx_packets"
 _SENDING = (
@@ -23,6 +23,8 @@ _TELLING = ("hook", "reason", "location", "counter")
 _ANSWERED = "NO_SOCKET"
 """Each of these packets is answered (ICMP, RST); on lo without a limit, and the answer is received there, too."""
 _LOOPBACK = "lo"
+EDGE = 2
+"""Moves at each end of a loss that a share leaves out, where there are enough of them."""
 
 
 class Passing(NamedTuple):
@@ -62,8 +64,8 @@ class Packets:
 
         None where it is not known.
         """
-        key = self._keys.get((labels.get("netns") or "host", labels.get("device")))
-        if self._table is None or key is None or counter not in self._table.rows[key].counts:
+        key = self._key(labels, counter)
+        if self._table is None or key is None:
             return None
         return _mean(self._table.history(key, counter, intervals + before), before)
 
@@ -72,27 +74,54 @@ class Packets:
         now, before = self.per_s(labels, counter, SHORT), self.per_s(labels, counter, LONG - SHORT, SHORT)
         return now is None or before is None or now > NEW_TIMES * before
 
-    def share_pct(self, rule: FindingSpec, window: Window, table: TableState, gap: int, tick: int) -> float | None:
+    def share_pct(self, rule: FindingSpec, window: Window, gap: int) -> float | None:
         """How many percent of what came to the place of a row were lost, from the first of its moves to the last.
 
-        The first interval is left out, and the last one that is over: of them nobody knows which part the two sources
-        saw. By rates: their intervals are not equally long. None of a single interval, and where it is not known.
+        Both are counted from one reading of the row to another one. The first interval is left out, of which nobody
+        knows the beginning; of many moves more at both ends, where the intervals of the device hold other traffic. None
+        of a single move, and where it is not known.
         """
         run = window.since(gap)
-        first, last = run[0].tick, run[-1].tick
-        if last < tick and len(run) > 3 and run[-2].tick == last - 1:
-            last -= 1
-        intervals = min(LONG, last - first)  # the longer, the less it matters that sources are read apart
-        if intervals < 1:
+        spare = min(EDGE, (len(run) - 1) // 3)
+        first, *later = run[spare : len(run) - spare]
+        if not later or later[-1].at_ns <= first.at_ns:
             return None
-        lost = _mean(table.history(window.row.key, rule.value, intervals + tick - last), tick - last)
         way = passing(rule, window.row.labels)
-        counted = self.per_s(window.row.labels, way.counter, intervals, tick - last)
+        counted = self._between(window.row.labels, way.counter, first.at_ns, later[-1].at_ns)
+        lost = sum(move.likely for move in later)
         came = way.of(counted, lost) if counted is not None else 0.0
         return min(100.0, 100 * lost / came) if came > 0 else None
 
+    def _between(self, labels: Mapping[str, Label], counter: str, start_ns: int, end_ns: int) -> float | None:
+        """How many packets a device counted from one moment to another one. Intervals that are cut count in part.
+
+        Those that are not known are like the others: devices of a new namespace are read some seconds later.
+        """
+        key = self._key(labels, counter)
+        if self._table is None or key is None:
+            return None
+        if self._table.never_moved(key, counter):
+            return 0.0
+        known_ns, counted, past = 0, 0.0, self._table.history(key, counter, LONG + SHORT)
+        now = self._table.timeline.tick
+        over = (span for span in self._table.timeline.spans() if span[0] <= now)
+        for tick, began_ns, ended_ns in over:
+            if ended_ns <= start_ns or now - tick >= len(past):
+                break
+            per_s, within_ns = past[tick - now - 1], min(ended_ns, end_ns) - max(began_ns, start_ns)
+            if per_s is not None and within_ns > 0:
+                known_ns += within_ns
+                counted += per_s * within_ns / 1e9
+        return counted * (end_ns - start_ns) / known_ns if known_ns else None
+
+    def _key(self, labels: Mapping[str, Label], counter: str) -> RowKey | None:
+        """The row of the device that these labels name, if that has the counter."""
+        key = self._keys.get((labels.get("netns") or "host", labels.get("device")))
+        has_it = self._table is not None and key is not None and counter in self._table.rows[key].counts
+        return key if has_it else None
+
 
 def _mean(past: Sequence[float | None], before: int) -> float:
-    """Of all samples but the last ``before`` that are known: devices of a new namespace are read some seconds later."""
+    """Of all samples but the last ``before`` that are known."""
     known = [one for one in past[: len(past) - before] if one is not None]
     return sum(known) / len(known) if known else 0.0

@@ -34,13 +34,14 @@ class Move(NamedTuple):
     """A row moved by ``delta`` in the interval ``tick``; ``whole`` is the gauge that a rule wants its share of.
 
     ``scaled`` is what its rate comes to in a whole interval, of a probe that is attached for a share of the time. While
-    that rests, the rate is still the one that was seen last, and ``delta`` is 0.
+    that rests, the rate is still the one that was seen last, and ``delta`` is 0. ``at_ns`` is when it was read.
     """
 
     tick: int
     delta: int
     whole: float | None = None
     scaled: float | None = None
+    at_ns: int = 0
 
     @property
     def likely(self) -> float:
@@ -143,6 +144,9 @@ class Windows:
         self._begun.setdefault(family, tick)
         whole = self._wholes.get(family, "")
         windows = self._windows.setdefault(family, {})
+        table = probe.tables.get(family.table)
+        is_read = table is not None and table.is_told and not table.is_held
+        at_ns = table.read_ns if table is not None and is_read else probe.timeline.last_mono_ns or 0
         for row, delta, total, per_s in _moved(probe, family):
             window = windows.get(row.key)
             if window is None:
@@ -155,7 +159,7 @@ class Windows:
                 delta = total - window.total  # also of intervals that nobody looked at
             window.row, window.total = row, total
             scaled = per_s * length_s if is_sampled and per_s is not None else None
-            window.moves.append(Move(tick, delta, row.gauges.get(whole), scaled))
+            window.moves.append(Move(tick, delta, row.gauges.get(whole), scaled, at_ns))
         for key, window in list(windows.items()):
             while window.moves and window.moves[0].tick <= tick - LONG:
                 window.moves.popleft()

@@ -122,6 +122,8 @@ class TableState(Saved):
         """Whether the last interval had a frame of it."""
         self.is_held = False
         """Whether rates are of an interval before, because nothing was seen in the last one."""
+        self.read_ns = 0
+        """When its last frame was read (monotonic clock of its host)."""
 
     def follow(self, timeline: Timeline) -> None:
         """Count intervals by this timeline. The history begins here."""
@@ -147,12 +149,20 @@ class TableState(Saved):
         series = self._history.get(key, {}).get(name)
         return [] if series is None else series.values(self.timeline, count)
 
+    def never_moved(self, key: RowKey, name: str) -> bool:
+        """Whether a count has stood still since its row is known. False where the row's history was given up."""
+        row, history = self.rows.get(key), self._history.get(key)
+        if row is None or name not in row.counts:
+            return False
+        return name not in history if history is not None else row.last_active_ns == row.first_seen_ns
+
     def moving(self) -> list[RowState]:
         """The rows with a count that changed in the last interval; all rows when that is not known."""
         return [row for row in self._moving if row.moving]
 
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Apply the rows of a frame. Rows that a full frame lacks are gone."""
+        self.read_ns = frame.mono_ns
         if frame.seen_ns == 0:
             self.hold(tick)
             return

@@ -172,6 +172,46 @@ def test_a_share_is_of_all_that_came_to_the_place(
     assert f"({figure.percent(said[0].share_pct)} of its packets)" in said[0].sentence
 
 
+@pytest.mark.parametrize("share", [50, 1, 100])
+def test_a_share_is_of_the_very_same_time_however_uneven_the_intervals_are(share: int) -> None:
+    """The two sources are read at other moments, late now and then, while the traffic comes in waves."""
+    manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")}
+    findings, state = Incidents(manifests), State()
+    drops, devices = Stream(state), Stream(state, "console")
+    drops.hello()
+    labels: dict[str, frames.Label] = {**UDP, "reason": "NETFILTER_DROP", "hook": "input"}
+
+    def arrived(at_s: float) -> int:
+        """So many packets until then: 2 000 and 6 000 a second by turns, each for three seconds."""
+        rounds, rest = divmod(at_s, 6.0)
+        return round(24_000 * rounds + 2000 * min(rest, 3.0) + 6000 * max(0.0, rest - 3.0))
+
+    def read(stream: Stream, probe: str, name: str, counts: dict[str, Count], place: dict[str, frames.Label]) -> None:
+        row = Row(labels=place, counts=counts)
+        state.apply(frames.Status(**stream.stamp(probe), state="attached", mode="summary"))
+        state.apply(frames.Table(**stream.stamp(probe), name=name, interval_ns=length_ns, full=False, rows=[row]))
+        state.apply(frames.Cost(**stream.stamp(None), interval_ns=length_ns))
+
+    read_s = {"collector": 0.0, "console": 0.0}
+    late_s = {"collector": (1.0, 1.0, 1.6, 0.4), "console": (0.9, 1.5, 0.6, 1.0)}
+    for second in range(24):
+        for stream in (drops, devices):
+            before_s = read_s[stream.source]
+            now_s = read_s[stream.source] = before_s + late_s[stream.source][second % 4]
+            length_ns, stream.mono_ns = round((now_s - before_s) * SECOND), 100 * SECOND + round(now_s * SECOND)
+            before, total = arrived(before_s), arrived(now_s)
+            if stream is drops:
+                lost_before, lost = before * share // 100, total * share // 100
+                count = Count(delta=lost - lost_before, total=lost)
+                read(stream, "kernel_drops", "drops", {"count": count}, labels)
+            else:
+                counts = {"rx_packets": Count(delta=total - before, total=total)}
+                read(stream, "link_rates", "links", counts, {"device": "uxva", "netns": "blue"})
+        said = findings.update(state)
+        if second >= 10:
+            assert said[0].share_pct == pytest.approx(share, rel=0.02), second
+
+
 @pytest.mark.parametrize(
     ("sent_per_s", "again_per_s", "since"), [(500_000, 200, None), (20_000, 200, 1), (2_000, 15, 6), (0, 15, 6)]
 )

@@ -378,6 +378,21 @@ def test_figures_at_their_bounds_add_up_to_what_can_be_saved(stream: Stream) -> 
     assert again.probes["p"].cost.programs["one"].run_time_ns == again.collector.cpu_ns == most
 
 
+def test_a_count_without_history_has_never_moved_or_is_not_known(stream: Stream) -> None:
+    counts = {"n": Count(delta=0, total=5), "m": Count(delta=0, total=5)}
+    stream.table(Row(labels={"device": "lo"}, counts=counts))
+    stream.end()
+    table = stream.state.probes["p"].tables["t"]
+    assert table.never_moved(LO, "n") and table.never_moved(LO, "m") and not table.never_moved(LO, "other")
+    stream.table(row("lo", 1, 6))
+    stream.end()
+    assert not table.never_moved(LO, "n") and table.never_moved(LO, "m")
+    for _ in range(2):
+        stream.table(*[row(f"tap{number}", 1, 7) for number in range(MAX_HISTORY_ROWS)])
+        stream.end()
+    assert table.history(LO, "n") == [] and not table.never_moved(LO, "n"), "its history was given up"
+
+
 def test_a_row_that_starts_to_move_takes_the_history_of_one_that_rests(stream: Stream) -> None:
     stream.table(*(row(f"d{n}", 1, 1) for n in range(MAX_HISTORY_ROWS)))
     stream.end()
