@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from netconsole.ping.analysis.measure import measure
-from netconsole.ping.analysis.merge import join
+from netconsole.ping.analysis.merge import MUCH, join
 from netconsole.ping.cases import PingCase
 from netconsole.ping.compared import against
 from netconsole.ping.model import PATH, REMAINDERS, WIRE
@@ -85,7 +85,9 @@ def test_an_echo_of_any_size_is_whole_at_all_four_points(points: FourPoints, siz
     for file in case.files:
         outcomes = [one.outcome for one in file.capture.packets or ()]
         assert outcomes == ["answered"] * SIZED_COUNT, (file.capture.role, outcomes)
-    assert case.breakdown.paired_packets == SIZED_COUNT
+        times = [(one.request_us, one.between_us, one.reply_us, one.total_us) for one in file.capture.packets or ()]
+        assert all(None not in of_one for of_one in times), (file.capture.role, times)
+    assert case.breakdown.paired_packets >= SIZED_COUNT * MUCH, case.breakdown.checks  # a busy worker needs no kick
 
 
 def test_the_tsc_divides_what_no_probe_saw(usual: PingCase) -> None:
