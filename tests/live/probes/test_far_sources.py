@@ -38,6 +38,7 @@ ip link add fareth type veth peer name farpeer
 ip link set fareth up
 ip link set farpeer up
 tc qdisc add dev farpeer root tbf rate 5mbit burst 10kb limit 20kb
+tc qdisc add dev lo root tbf rate 40gbit burst 10mb latency 10ms
 ip netns add inner
 ip -n inner link add innereth type bridge
 bash -c 'exec -a qemu-system-x86_64 bash -c "sleep 600; :" -name guest=far-vm' &
@@ -242,6 +243,7 @@ def test_facts_and_identity_are_those_of_the_far_host(target: FarTarget) -> None
     devices = {parts[1] for key in found if (parts := facts.parts(key))[0] == "nic"}
     assert devices == {"lo", "fareth", "farpeer"}
     assert str(found["tc/farpeer/qdisc/root"].value).startswith("tbf rate=625000")
+    assert str(found["tc/lo/qdisc/root"].value).endswith(f" rate64={40_000_000_000 // 8}")  # 32 bits end at 34 Gbit/s
     assert (found["vm_count"].value == 1 and found["vm/far-vm/pid"].value == 2) or found["vm/far-vm/pid"].value
     assert [fact.value for key, fact in found.items() if key.endswith("/name") and key.startswith("netns/")] == [
         "inner"

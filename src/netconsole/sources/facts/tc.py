@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from netconsole.base.fact_keys import key
 from netconsole.host.target import NetlinkSocket
 from netconsole.sources.facts.nics import links_of
 from netconsole.sources.facts.reading import Facts
-from netconsole.sources.netlink import whole
-from netconsole.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS
+from netconsole.sources.netlink import attributes, whole
+from netconsole.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_OPTIONS, TCA_TBF_RATE64
 
 _TCMSG = struct.Struct("=BxxxiIII")
 _GET_FILTER = 46
@@ -29,6 +30,9 @@ _ETHERTYPES = {0x0003: "all", 0x0800: "ip", 0x0806: "arp", 0x86DD: "ipv6", 0x810
 _OFFLOADED = "flower"
 """Open vSwitch creates these filters itself, one per flow. They come and go with the traffic."""
 _MAX_FILTERS = 64
+_NOT_IN_PYROUTE2 = {("tbf", TCA_TBF_RATE64): "rate64", ("tbf", TCA_TBF_RATE64 + 1): "prate64"}
+_ATTRIBUTE_NUMBER = 0x3FFF
+"""Of an attribute's type: NLA_TYPE_MASK in include/uapi/linux/netlink.h."""
 _NOT_OPTIONS = re.compile(r"STATS|_(RTAB|PTAB|CTAB|STAB|PAD)$|DIRECT_QLEN")
 _NOT_PARAMETERS = re.compile(r"reserved|cell_|linklayer|^__")
 _MAX_OPTION_TEXT = 1024
@@ -107,10 +111,43 @@ def _filters(facts: Facts, route: NetlinkSocket, device: str, index: int, parent
 def _dumped(route: NetlinkSocket, kind: int, index: int = 0, parent: int = 0) -> list[Any]:
     """All queueing disciplines, or all classes or filters of a device, as pyroute2 decodes them. Raises OSError."""
     request = _TCMSG.pack(socket.AF_UNSPEC, index, 0, parent, 0)
-    entries = [tcmsg(whole(kind - 2, body)) for body in route.dump(kind, request)]
-    for entry in entries:
+    entries = []
+    for body in route.dump(kind, request):
+        entry = tcmsg(whole(kind - 2, body))
         entry.decode()
+        _tell_unknown(entry, body)
+        entries.append(entry)
     return entries
+
+
+def _tell_unknown(entry: Any, body: memoryview) -> None:
+    """Name the options that pyroute2 does not know: it keeps their type and throws their value away.
+
+    Above 34 Gbit/s the rate of a tbf is in one of them, and the rate that pyroute2 does know stays at its highest.
+    """
+    options = entry.get_attr("TCA_OPTIONS")
+    if not isinstance(options, dict):
+        return
+    values = {kind & _ATTRIBUTE_NUMBER: value for kind, value in _raw_options(body)}
+    told = []
+    for name, value in options.get("attrs", ()):
+        if name == "UNKNOWN":
+            number = value["header"]["type"] & _ATTRIBUTE_NUMBER
+            name = _NOT_IN_PYROUTE2.get((entry.get_attr("TCA_KIND"), number), f"attribute_{number}")
+            value = _number(values.get(number, memoryview(b"")))
+        told.append((name, value))
+    options["attrs"] = told
+
+
+def _raw_options(body: memoryview) -> Iterator[tuple[int, memoryview]]:
+    for kind, value in attributes(body, _TCMSG.size):
+        if kind & _ATTRIBUTE_NUMBER == TCA_OPTIONS:
+            yield from attributes(value, 0)
+
+
+def _number(value: memoryview) -> int | str:
+    """A value of one, two, four or eight bytes as a number, any other in hexadecimal digits."""
+    return int.from_bytes(value, sys.byteorder) if len(value) in (1, 2, 4, 8) else value.hex()
 
 
 def _within(options: Any, ending: str) -> Any:
