@@ -13,7 +13,7 @@ import statistics
 from netconsole.calibrate.load import WORKLOADS, LoadEnds
 from netconsole.calibrate.tool import Tool
 from netconsole.probes.includes import behind_headers
-from netconsole.probes.request import ProbeRequest
+from netconsole.telemetry.request import ProbeRequest
 
 LOAD = next(one for one in WORKLOADS if one.name == "dropped")
 POINT = "raw_tracepoint:kfree_skb"

@@ -37,9 +37,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from netconsole.base import paths
+from netconsole.host.collector_process import CollectorProcess
 from netconsole.probes import catalogue
 from netconsole.profile.loader import load_file
-from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
 from netconsole_collector.probe.config import SEEN_PCT
 

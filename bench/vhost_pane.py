@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from netconsole.probes import catalogue
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes.vhost import pane as vhost
 from netconsole.tui.scene.scene import Scene
 from tests.support.tui.played import PROFILE, PlayedSession

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from netconsole.base.paths import collector_command
+from netconsole.host.collector_process import CollectorProcess
 from netconsole.probes import catalogue
-from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
 from netconsole.telemetry.histogram import add, subtract
 from tests.lab.kernels.compiled import KEPT_INSIDE, bring

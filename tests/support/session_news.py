@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from netconsole.session.protocol import News, Session
+from netconsole.telemetry.session import News, Session
 from netconsole.telemetry.state import State
 
 

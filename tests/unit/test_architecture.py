@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,17 @@ PAGE = (ROOT / "docs/design/architecture.md").read_text()
 STEP = re.compile(r"^\| `([\w.]+)` \| `([\w./]+)` \|", re.M)
 ROOM = re.compile(r"^\| `(\w+)` \|", re.M)
 WALK = STEP.findall(PAGE)
+SINGLE_IMPORTS = {
+    # The packets of softnet, the namespace of a run: the readers of sources are in the console.
+    ("budget", "sources"), ("session", "sources"), ("session", "profile"), ("sources", "profile"),
+    # A document that holds another one, a step that uses the one before.
+    ("snapshot", "ping"), ("compare", "findings"), ("run", "calibrate"), ("run", "recording"),
+    # Describes this machine where no collector does.
+    ("snapshot", "host"),
+    # The console gets its escalations here.
+    ("escalation", "budget"), ("run", "escalation"),
+}  # fmt: skip
+"""Arrows that rest on one import."""
 
 
 def defined(path: Path) -> set[str]:
@@ -49,3 +61,22 @@ def test_the_rooms_are_those_that_are_enforced_in_their_order() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = (one["layers"] for one in contracts if one.get("containers") == ["netconsole"])
     assert rooms == layers[::-1]
+
+
+def arrows() -> Counter[tuple[str, str]]:
+    """How many imports lead from a room of the console to another one. Each may use the base."""
+    found: Counter[tuple[str, str]] = Counter()
+    for path in sorted((ROOT / "src/netconsole").glob("*/**/*.py")):
+        room = path.relative_to(ROOT / "src/netconsole").parts[0]
+        for one in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(one, ast.ImportFrom) or one.module is None:
+                continue
+            of_the_console, *inside = one.module.split(".")
+            used = {inside[0]} if inside else {alias.name for alias in one.names}
+            found.update((room, other) for other in used - {room, "base"} if of_the_console == "netconsole")
+    return found
+
+
+def test_no_room_imports_another_one_for_a_single_thing() -> None:
+    """Such a thing is better where both may import it. Who cuts another one takes it out of the list."""
+    assert {arrow for arrow, imports in arrows().items() if imports == 1} == SINGLE_IMPORTS

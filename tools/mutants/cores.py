@@ -16,13 +16,13 @@ _CONSOLE = {
     "telemetry": "histogram state tables costs series ledger checkpoint source frames",
     "findings": "windows of_rules of_state matches open_incident incidents rules carried causes senders of_snapshot"
     " incident drop_places places_of_snapshot match past saved_log",
-    "budget": "governor spending sampling ladder run_times forecast forecaster hook_rates enforcer",
+    "budget": "governor sampling ladder run_times forecast forecaster hook_rates enforcer",
     "compare": "significance judge compare metrics baseline reference sums labels facts comparable places sentences"
     " live",
     "snapshot": "builder of_probe document balance balance_watch redact",
     "recording": "recorder writer reader player replay_session flight_recorder",
     "escalation": "escalator crossings investigation",
-    "profile": "loader plan escalation_rules profile",
+    "profile": "loader plan escalation_rules profile spending",
     "report": "charts ticket short_form of_places of_ping of_snapshot of_samples of_comparison of_baselines"
     " of_calibration to_text to_markdown to_html",
     "ping": "breakdown capture model cases words vantage echo_log compared watched",

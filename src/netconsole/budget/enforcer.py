@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
-from netconsole.budget import spending
 from netconsole.budget.forecast import describe as describe_forecast
 from netconsole.budget.forecast import of_share
 from netconsole.budget.governor import PATIENCE, Decision, Governor, Overhead, Reading
@@ -22,11 +21,12 @@ from netconsole.budget.sampling import CostSample, SamplingPace, counted_per_s
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.privileges import require
 from netconsole.probes.manifest import Manifest
+from netconsole.profile import spending
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import ProbeChoice, Profile, ProfileMode
-from netconsole.session.protocol import Expandable, News
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.session import Expandable, News
 from netconsole.telemetry.state import ProbeState, State
 from netconsole_collector.probe.config import SEEN_PCT
 

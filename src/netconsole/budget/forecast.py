@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from netconsole.base import figure
-from netconsole.budget.spending import MIN_PACKETS_PER_S
 from netconsole.calibrate.result import Calibration, Entry
 from netconsole.probes.manifest import Manifest, ProgramSpec
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget
+from netconsole.profile.spending import MIN_PACKETS_PER_S
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.request import ProbeRequest
 from netconsole_collector.probe.config import SEEN_PCT
 
 Basis: TypeAlias = Literal["calibrated", "running", "calibrated otherwise", "counting"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from netconsole.budget import hook_rates
 from netconsole.budget.forecast import Forecast, excess, forecast, times_of
-from netconsole.budget.spending import packets_per_s
 from netconsole.calibrate import store
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import reach
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
+from netconsole.profile.spending import packets_per_s
 from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.state import State
 

@@ -15,8 +15,8 @@ from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.reach import target_of
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.sources.softnet import SOFTNET, parse_softnet
+from netconsole.telemetry.request import ProbeRequest
 from netconsole_collector.kernel.attach import written
 
 NAME = "hooks"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
+from netconsole.telemetry.request import ProbeRequest
 
 NAME = "empty"
 CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"

@@ -15,7 +15,7 @@ from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.machine import busy_and_all_ms
 from netconsole.host.reach import target_of
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
+from netconsole.telemetry.request import ProbeRequest
 
 NOTHING = "nothing"
 BUSY_PCT = 20.0

@@ -14,9 +14,9 @@ import psutil
 from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.probes.request import ProbeRequest
-from netconsole.session.collector_process import CollectorGone, CollectorProcess
+from netconsole.host.collector_process import CollectorGone, CollectorProcess
 from netconsole.telemetry import frames
+from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.tables import RowKey, row_key
 from netconsole_collector.compile.sent import TRY_PLAIN
 

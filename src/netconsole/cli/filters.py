@@ -14,9 +14,9 @@ from netconsole.base.figure import safe
 
 if TYPE_CHECKING:
     from netconsole.probes.manifest import Manifest
-    from netconsole.probes.request import ProbeRequest
     from netconsole.profile.profile import Profile
     from netconsole.telemetry.frames import Scalar
+    from netconsole.telemetry.request import ProbeRequest
 
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Only this interface.")]
 VmOption = Annotated[
@@ -179,7 +179,8 @@ def _device_of(vm: str, is_far: bool) -> str:
 
 def _inode(text: str, is_far: bool) -> int:
     """The inode of a namespace, by number or by its name on this machine."""
-    from netconsole.host.identity import is_namespace_inode, namespace_inode
+    from netconsole.base.netns_labels import is_namespace_inode
+    from netconsole.host.identity import namespace_inode
 
     found = None if is_far and not is_namespace_inode(text) else namespace_inode(text)
     if found is None:

@@ -136,7 +136,7 @@ def console(
         recorder = None
         if record is not None:
             modes = {request.name: request.mode for request in requests}
-            header = describe(chosen, modes, manifests, host=reach.describe(there))
+            header = describe(chosen, modes, manifests, reach.describe(there))
             recorder = Recorder(record, header, chosen.budget)
         with live_run(now, chosen, manifests, later=later, host=there, interval_s=interval_s) as live:
             if recorder is not None:

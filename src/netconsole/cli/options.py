@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from netconsole.far.door import Approach
     from netconsole.far.host import AnyHost
     from netconsole.probes.manifest import Manifest
-    from netconsole.probes.request import ProbeRequest
     from netconsole.profile.profile import Profile
+    from netconsole.telemetry.request import ProbeRequest
 
 DONE = 0
 FOUND = 1

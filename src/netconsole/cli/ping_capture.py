@@ -26,12 +26,10 @@ from netconsole.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from netconsole.far.host import AnyHost
     from netconsole.ping.capture import Role
     from netconsole.ping.vantage import Between
-    from netconsole.probes.manifest import Manifest
     from netconsole.run.ping_capture import VantageRun
 
 MAX_DURATION_S = 24 * 3600.0
@@ -89,7 +87,7 @@ def capture(
     from netconsole.ping import capture as documents
     from netconsole.probes.catalogue import load_all
     from netconsole.run.headless import facts
-    from netconsole.run.ping_capture import Ending
+    from netconsole.run.ping_capture import Ending, vantage_run
     from netconsole.run.ping_capture import capture as watch
     from netconsole.run.stop import Interrupted
 
@@ -144,7 +142,8 @@ def between_of(
 ) -> Between:
     """Where to measure, from the options. Raises BadInput."""
     from netconsole.base.figure import parse_duration
-    from netconsole.host.identity import is_namespace_inode, namespace_inode
+    from netconsole.base.netns_labels import is_namespace_inode
+    from netconsole.host.identity import namespace_inode
     from netconsole.ping.vantage import Between
 
     limit_s = parse_duration(limit)
@@ -172,22 +171,6 @@ def addresses_of(text: str) -> list[str]:
     if len(addresses) > 2:
         raise bad("--address", "", "expected one or two addresses, the ends of the ping")
     return addresses
-
-
-def vantage_run(role: Role, between: Between, manifests: Mapping[str, Manifest], host: AnyHost) -> VantageRun:
-    """A vantage point of a host, not started. Raises BadInput and Unable."""
-    from netconsole.host.privileges import require
-    from netconsole.ping.echo_log import EchoLog
-    from netconsole.ping.vantage import request_of
-    from netconsole.run.ping_capture import INTERVAL_S, VantageRun
-    from netconsole.run.tsc_points import TscPoints
-    from netconsole.session.live import LiveSession
-
-    request = request_of(role, between, manifests)
-    if host.address is None:
-        require([request])
-    session = LiveSession(host, [request], INTERVAL_S)
-    return VantageRun(role, between, session, EchoLog(between.addresses), tsc=TscPoints(host))
 
 
 def progress(run: VantageRun) -> Callable[[object], None]:

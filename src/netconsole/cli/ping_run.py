@@ -26,7 +26,6 @@ from netconsole.cli.ping_capture import (
     progress,
     say,
     summary,
-    vantage_run,
 )
 
 if TYPE_CHECKING:
@@ -176,6 +175,7 @@ def _measured(
     made: PingPlan, manifests: Mapping[str, Manifest], hosts: EnteredHosts, duration_s: float
 ) -> list[PingCapture]:
     from netconsole.run.headless import facts
+    from netconsole.run.ping_capture import vantage_run
     from netconsole.run.ping_run import EchoSender
     from netconsole.run.ping_run import run as run_all
 

@@ -100,7 +100,6 @@ def record(
     `netconsole replay` shows it later.
     """
     from netconsole.base.figure import parse_duration
-    from netconsole.findings.incidents import Incidents
     from netconsole.host import reach
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
@@ -121,15 +120,13 @@ def record(
         there = enter(way, manifests)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         modes = {request.name: request.mode for request in start.requests}
-        header = describe(chosen, modes, manifests, note and note[:MAX_NOTE], reach.describe(there))
+        header = describe(chosen, modes, manifests, reach.describe(there), note and note[:MAX_NOTE])
         recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
         try:
             with live_run(
                 start.requests, chosen, manifests, left_out=start.left_out, host=there, interval_s=interval_s
             ) as live:
-                attached = headless.record(
-                    live.session, recorder, duration_s, live.enforcer, Incidents(manifests, chosen.budget), interval_s
-                )
+                attached = headless.record(live.session, recorder, duration_s, live.enforcer, manifests, interval_s)
         except Interrupted as error:
             kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
             print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from netconsole.base.fact_keys import FactData, parts
-from netconsole.host.identity import is_namespace_inode
+from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import Meaning, meaning
 from netconsole.snapshot.document import SnapshotValue

@@ -14,8 +14,8 @@ from netconsole.compare.metrics import flatten
 from netconsole.compare.reference import Reference
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
-from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
+from netconsole.telemetry.session import Session
 from netconsole.telemetry.state import State
 
 WINDOW_S = 5.0

@@ -24,6 +24,7 @@ from netconsole.escalation.crossings import Crossing
 from netconsole.escalation.investigation import EVENTS_PER_S, FOR_S, KERNEL_CPU_PCT, Investigation
 from netconsole.escalation.namespaces import NamespaceInodes
 from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.plan import plan
@@ -31,11 +32,11 @@ from netconsole.profile.profile import Profile
 from netconsole.recording import recorder
 from netconsole.recording.flight_recorder import FlightRecorder
 from netconsole.recording.format import Header
-from netconsole.session.protocol import Expandable, News
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Host, Scalar
+from netconsole.telemetry.session import Expandable, News
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
 
@@ -303,7 +304,8 @@ class Escalator:
         self._flight.release()
         modes = {running.crossing.rule.probe: "summary", running.name: "details"}
         note = f"{running.crossing.says}, more than {running.crossing.rule.over:g}"
-        header = recorder.describe(running.profile, modes, self._manifests, note, self._described)  # type: ignore[arg-type]
+        host = self._described or identity.describe()
+        header = recorder.describe(running.profile, modes, self._manifests, host, note)  # type: ignore[arg-type]
         thread = threading.Thread(target=self._write_files, args=(running, flight, header), name="escalation")
         self._writers = [one for one in self._writers if one.is_alive()] + [thread]
         thread.start()

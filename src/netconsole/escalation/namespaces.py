@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.far.host import AnyHost
-from netconsole.host.identity import is_namespace_inode
 from netconsole.host.reach import namespace_inode
 from netconsole.telemetry.frames import Label
 

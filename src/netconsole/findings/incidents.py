@@ -18,7 +18,7 @@ from netconsole.findings.saved_log import MAX_SAVED, SavedIncident, saved
 from netconsole.findings.windows import Windows
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 
 BLIND_AFTER = 2

@@ -14,7 +14,7 @@ from netconsole.findings.share import Packets
 from netconsole.findings.windows import Windows, interval_s
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.telemetry.words import short_reason
 

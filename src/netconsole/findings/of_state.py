@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from netconsole.base import figure
-from netconsole.budget.spending import Limit, Spending, spendings
 from netconsole.findings.match import Evidence, Match, Say
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
-from netconsole.session.protocol import Connection
+from netconsole.profile.spending import Limit, Spending, spendings
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_FAULTS
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import ProbeState, State
 
 OVER_BUDGET_AFTER = 10

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from netconsole.base import figure
-from netconsole.host.identity import is_namespace_inode
+from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 
 ANYTHING = "*"

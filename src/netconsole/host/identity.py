@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
 from netconsole.telemetry.frames import MAX_TEXT, Host
@@ -13,7 +14,6 @@ HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
 ONLINE = "/sys/devices/system/cpu/online"
 MAX_CPUS = 8192
 """The most that Linux has (NR_CPUS of its configurations)."""
-_LEAST_INODE = 0xEFFFFF00
 _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 
 
@@ -43,14 +43,6 @@ def online_cpus(target: Target = HERE) -> list[int]:
     if any(last >= MAX_CPUS for _, last in ends):
         return []
     return sorted({cpu for first, last in ends for cpu in range(max(0, first), last + 1)})
-
-
-def is_namespace_inode(text: str) -> bool:
-    """Whether a label of a network namespace is its inode. `ip netns` takes names of digits, too: 42 is a name.
-
-    The kernel numbers namespaces from 0xf0000000 on, the first ones just below (include/linux/nsfs.h).
-    """
-    return text.isdecimal() and text.isascii() and len(text) == 10 and _LEAST_INODE <= int(text) < 1 << 32
 
 
 def namespace_inode(name: str, target: Target = HERE) -> int | None:

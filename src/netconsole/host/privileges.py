@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from netconsole.base.errors import Unable
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
-from netconsole.probes.request import ProbeRequest
+from netconsole.telemetry.request import ProbeRequest
 
 STATUS = "/proc/self/status"
 # include/uapi/linux/capability.h

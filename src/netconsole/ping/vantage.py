@@ -9,8 +9,8 @@ from netconsole.base.errors import bad
 from netconsole.ping.capture import Role
 from netconsole.probes import knobs
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.telemetry.frames import Scalar
+from netconsole.telemetry.request import ProbeRequest
 
 CROSSING, STACK = "echo_host", "echo_stack"
 """The probes: of echoes that cross a host, and of those that a machine sends or answers itself."""

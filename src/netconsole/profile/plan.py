@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from netconsole.probes.catalogue import pick
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import ProbeChoice, Profile
+from netconsole.telemetry.request import ProbeRequest
 
 
 def plan(profile: Profile, manifests: Mapping[str, Manifest], only: Sequence[str] = ()) -> list[ProbeRequest]:

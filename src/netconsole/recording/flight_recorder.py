@@ -28,7 +28,7 @@ class _Block:
 
 
 class FlightRecorder:
-    """Takes the frames of a session (:class:`netconsole.session.protocol.Sink`), always under its lock."""
+    """Takes the frames of a session (:class:`netconsole.telemetry.session.Sink`), always under its lock."""
 
     def __init__(self, keep_s: float) -> None:
         """``keep_s``: the time to keep at least, unless that needs more than MAX_WEIGHT."""

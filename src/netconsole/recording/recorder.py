@@ -22,7 +22,6 @@ from netconsole.base.errors import BadInput
 from netconsole.base.timestamps import utc
 from netconsole.findings import saved_log
 from netconsole.findings.saved_log import SavedIncident
-from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.format import SCHEMA, Header, Mark, RecordedProbe, RecordedProfile
@@ -224,12 +223,12 @@ def describe(
     profile: Profile,
     modes: Mapping[str, Mode],
     manifests: Mapping[str, Manifest],
+    host: Host,
     note: str | None = None,
-    host: Host | None = None,
 ) -> Header:
     """The header of a recording that begins now. ``modes`` has the running probes with their modes.
 
-    ``host``: the one that is measured; None: this one.
+    ``host``: the one that is measured.
     """
     probes = {
         name: RecordedProbe(manifests[name].version if name in manifests else None, mode)
@@ -240,7 +239,7 @@ def describe(
         schema=SCHEMA,
         created=utc(),
         netconsole=netconsole.__version__,
-        host=host or identity.describe(),
+        host=host,
         profile=RecordedProfile(profile.name, profile.budget.as_dict()),
         probes=probes,
         leads="collector" if by_collector else "console",

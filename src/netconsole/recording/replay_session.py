@@ -13,10 +13,10 @@ from typing import Literal
 
 from netconsole.findings.incident import Incident
 from netconsole.recording.player import Player
-from netconsole.session.protocol import CommandError, Connection, News
 from netconsole.snapshot.builder import Totals
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Host, Mode, Scalar
+from netconsole.telemetry.session import CommandError, Connection, News
 from netconsole.telemetry.state import State
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -68,16 +68,16 @@ class ReplaySession:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[State]:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             yield self._player.place.state
 
     def on_news(self, callback: Callable[[News], None]) -> None:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         self._callbacks.append(callback)
 
     def connection(self) -> Connection:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         return Connection("live", broken_frames=self._player.recording.broken_frames)
 
     def age_s(self) -> float | None:
@@ -85,7 +85,7 @@ class ReplaySession:
         return None
 
     def settled(self) -> bool:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             return all(probe.settled for probe in self._player.place.state.probes.values())
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from netconsole.base import figure
-from netconsole.budget.spending import (
+from netconsole.findings.of_snapshot import standing_out
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.spending import (
     LINKS_BYTES,
     LINKS_PACKETS,
     LINKS_PROBE,
@@ -18,8 +20,6 @@ from netconsole.budget.spending import (
     PACKETS_VALUE,
     stand_for,
 )
-from netconsole.findings.of_snapshot import standing_out
-from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Note, ReportBlock, SummaryLine, SummaryLines
 from netconsole.snapshot.document import MEASURED, Snapshot, number, seconds
 from netconsole.telemetry.ledger import LEDGER_COUNTS, UNSEEN

@@ -12,12 +12,12 @@ from netconsole.escalation.escalator import Escalator
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import machine
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import scope_of
 from netconsole.run.deferred_start import DeferredStart
 from netconsole.session.commands import SELDOM_EVERY_MS
 from netconsole.session.live import LiveSession
+from netconsole.telemetry.request import ProbeRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from netconsole.base.errors import Unable
 from netconsole.budget import forecast
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.forecast import Forecast
-from netconsole.budget.spending import packets_per_s
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
+from netconsole.profile.spending import packets_per_s
 from netconsole.session.live import LiveSession
-from netconsole.session.protocol import News
 from netconsole.telemetry.action import BudgetAction
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import News
 
 WAY_IN = "e starts it anyway"
 

@@ -29,11 +29,11 @@ from netconsole.profile.profile import Profile
 from netconsole.profile.scope import RunScope
 from netconsole.recording.recorder import Recorder
 from netconsole.run.stop import Interrupted, Stop, signals
-from netconsole.session.protocol import News, ReadsWhole, Recordable, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.frames import SourceName
+from netconsole.telemetry.session import News, ReadsWhole, Recordable, Session
 from netconsole.telemetry.state import State
 from netconsole.telemetry.words import short_reason
 
@@ -109,24 +109,23 @@ def record(
     session: RecordableSession,
     recorder: Recorder,
     duration_s: float | None,
-    enforcer: Enforcer | None = None,
-    incidents: Incidents | None = None,
+    enforcer: Enforcer,
+    manifests: Mapping[str, Manifest],
     interval_s: float = 1.0,
 ) -> bool:
     """Record ``session`` for ``duration_s`` after every probe is attached or was refused, then close both.
 
     None: until a signal comes, or the recorder ends by itself. Returns whether a BPF probe was attached; without one in
     the run, whether any probe measures. Raises Interrupted when a signal came before the recording began.
-    ``incidents``: their log is recorded.
+    The log of incidents is recorded, too.
     """
     stop = Stop()
     session.on_news(stop.heard)
-    if incidents is not None:
-        session.on_news(partial(_observe, session, incidents))
-        recorder.log = incidents.saved
-    if enforcer is not None:
-        enforcer.on_action(_say_action)
-        enforcer.start()
+    incidents = Incidents(manifests, enforcer.profile.budget)
+    session.on_news(partial(_observe, session, incidents))
+    recorder.log = incidents.saved
+    enforcer.on_action(_say_action)
+    enforcer.start()
     with signals(stop), contextlib.closing(recorder), contextlib.closing(session):
         session.start()
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:

@@ -13,13 +13,17 @@ from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe, things
 from netconsole.base.timestamps import utc
+from netconsole.far.host import AnyHost
+from netconsole.host.privileges import require
 from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, VhostIrq, VhostKick, WallPoint
 from netconsole.ping.echo_log import Echo, EchoLog
-from netconsole.ping.vantage import VANTAGE_POINTS, Between
+from netconsole.ping.vantage import VANTAGE_POINTS, Between, request_of
 from netconsole.ping.watched import notes, watched
+from netconsole.probes.manifest import Manifest
 from netconsole.run.stop import Interrupted, Stop, signals
 from netconsole.run.tsc_points import TscPoints
-from netconsole.session.protocol import Recordable, Session
+from netconsole.session.live import LiveSession
+from netconsole.telemetry.session import Recordable, Session
 from netconsole.telemetry.state import ProbeState, State
 
 INTERVAL_S = 0.25
@@ -88,6 +92,15 @@ class VantageRun:
     def clock_ns(self) -> int:
         """The measured host's monotonic clock when its figures were read last."""
         return self.log.clocks[-1][0] if self.log.clocks else 0
+
+
+def vantage_run(role: Role, between: Between, manifests: Mapping[str, Manifest], host: AnyHost) -> VantageRun:
+    """A vantage point of a host, not started. Raises BadInput and Unable."""
+    request = request_of(role, between, manifests)
+    if host.address is None:
+        require([request])
+    session = LiveSession(host, [request], INTERVAL_S)
+    return VantageRun(role, between, session, EchoLog(between.addresses), tsc=TscPoints(host))
 
 
 def capture(

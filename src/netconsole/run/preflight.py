@@ -23,8 +23,8 @@ DEFAULT_PROFILE = "summary"
 if TYPE_CHECKING:
     from netconsole.budget.forecaster import Forecasts
     from netconsole.probes.manifest import Manifest
-    from netconsole.probes.request import ProbeRequest
     from netconsole.profile.profile import Profile
+    from netconsole.telemetry.request import ProbeRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from netconsole.base.errors import BadInput, Unable, bad
+from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe
 from netconsole.far import address
 from netconsole.far.door import Approach
-from netconsole.far.host import AnyHost
 from netconsole.far.troubles import NeedsAnswer
 from netconsole.probes.catalogue import typed_modules
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Profile
 from netconsole.run import preflight
 from netconsole.run.assembly import LiveRun, live_run
+from netconsole.run.headless import facts
+from netconsole.telemetry.request import ProbeRequest
 
 MAX_HOSTS = 16
 """Each takes memory and CPU here (docs/use/hosts.md). Above it is the place of engines for fleets."""
@@ -64,7 +66,8 @@ class RackHost:
         self.why = ""
         """Of ``asks`` and ``refused``: one sentence."""
         self.run: LiveRun | None = None
-        self.far: AnyHost | None = None
+        self.facts: Callable[[], Mapping[str, FactData]] | None = None
+        """Reads its configuration; None before it is measured."""
         self._text = text
         self._plan = plan
         self._changed = changed
@@ -144,7 +147,8 @@ class RackHost:
                 if self._is_closed:
                     raise Unable("closed")
                 self._undo = undone.pop_all()
-            self.run, self.far = live, there
+            self.facts = partial(facts, there, live.session.scope)
+            self.run = live
 
     def _become(self, phase: RackPhase, why: str = "") -> None:
         self.phase, self.why = phase, why.removeprefix(f"ssh://{self.name}: ")

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from netconsole.probes.request import ProbeRequest
-from netconsole.session.collector_process import CollectorGone, CollectorProcess
+from netconsole.host.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.far_line import FarLine
-from netconsole.session.protocol import CommandError
 from netconsole.telemetry import frames
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import CommandError
 from netconsole_collector.compile.sent import TRY_PLAIN
 
 SELDOM_WINDOW_MS, SELDOM_EVERY_MS = 200, 5000

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from netconsole.far.compiling import FarCompiler
-from netconsole.probes.request import ProbeRequest
-from netconsole.session.protocol import CommandError
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import CommandError
 from netconsole_collector.compile.sent import TRY_PLAIN
 
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from netconsole.far.address import Address
-from netconsole.session.collector_process import CollectorProcess
-from netconsole.session.protocol import LineState
+from netconsole.host.collector_process import CollectorProcess
 from netconsole.telemetry.frames import MOST, AnyFrame, Hello, Reply
+from netconsole.telemetry.session import LineState
 
 SOON_S, SELDOM_S = 0.2, 5.0
 """Time between two questions: at first, and when MANY have been answered."""

@@ -16,17 +16,17 @@ from netconsole.base.errors import Unable
 from netconsole.far.host import AnyHost, ThisHost
 from netconsole.far.program import Launch
 from netconsole.host import identity
+from netconsole.host.collector_process import CollectorGone, CollectorProcess
 from netconsole.host.reach import line_of, target_of
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.scope import RunScope
 from netconsole.session import commands, compiled_here
-from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.far_line import FarLine
 from netconsole.session.far_reader import FarReader
-from netconsole.session.protocol import Connection, News, Phase, Sink
 from netconsole.sources.runner import SourceRunner
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import Connection, News, Phase, Sink
 from netconsole.telemetry.state import CostPerCount, State
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -113,26 +113,26 @@ class LiveSession:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[State]:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             yield self._state
 
     def on_news(self, callback: Callable[[News], None]) -> None:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         self._callbacks.append(callback)
 
     def attach(self, sink: Sink) -> None:
-        """See :class:`netconsole.session.protocol.Recordable`."""
+        """See :class:`netconsole.telemetry.session.Recordable`."""
         with self._lock:
             self._sinks.append(sink)
 
     def detach(self, sink: Sink) -> None:
-        """See :class:`netconsole.session.protocol.Recordable`."""
+        """See :class:`netconsole.telemetry.session.Recordable`."""
         with self._lock:
             self._sinks.remove(sink)
 
     def connection(self) -> Connection:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         process = self._process
         retry = self._retry_at
         broken = self._broken_before + (process.broken_frames if process else 0)
@@ -141,12 +141,12 @@ class LiveSession:
         return Connection(self._phase, self._why, retry_in_s, broken, line)
 
     def age_s(self) -> float | None:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             return self._state.age_s(time.monotonic_ns())
 
     def settled(self) -> bool:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             return all(probe.settled for probe in self._state.probes.values())
 
@@ -157,7 +157,7 @@ class LiveSession:
         knobs: Mapping[str, Scalar] | None = None,
         why: str | None = None,
     ) -> Future[None]:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         request = self._requests.get(probe)
         if request is None and mode is not None and not knobs and self._sources.set_mode(probe, mode):
             return commands.done()
@@ -177,7 +177,7 @@ class LiveSession:
         knobs: Mapping[str, Scalar] | None = None,
         why: str | None = None,
     ) -> Future[None]:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         request = self._requests.get(probe)
         if request is None:
             return commands.refused(f"{probe}: is not a probe of this session")
@@ -189,7 +189,7 @@ class LiveSession:
         return self._ask_to_load(wanted, why)
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
-        """See :class:`netconsole.session.protocol.Expandable`."""
+        """See :class:`netconsole.telemetry.session.Expandable`."""
         if request.source != "bpf":
             self._sources.add(request)
             return commands.done()
@@ -203,21 +203,21 @@ class LiveSession:
         return self._ask_to_load(request, why)
 
     def read_whole(self) -> threading.Event:
-        """See :class:`netconsole.session.protocol.ReadsWhole`."""
+        """See :class:`netconsole.telemetry.session.ReadsWhole`."""
         return self._sources.read_whole()
 
     def sample_often(self, is_often: bool) -> None:
-        """See :class:`netconsole.session.protocol.Governable`. A collector that is started again keeps to it."""
+        """See :class:`netconsole.telemetry.session.Governable`. A collector that is started again keeps to it."""
         self._is_often = is_often
         self._ask(self._statistics(), None).add_done_callback(lambda done: done.exception())
 
     def bound(self, kernel_cpu_pct: float | None) -> None:
-        """See :class:`netconsole.session.protocol.Governable`. May be called before the start."""
+        """See :class:`netconsole.telemetry.session.Governable`. May be called before the start."""
         self._bound_pct = kernel_cpu_pct or 0.0
         self._ask(commands.bound(self._bound_pct), None).add_done_callback(lambda done: done.exception())
 
     def unload(self, probe: str, why: str | None = None) -> Future[None]:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         if probe not in self._requests:
             return commands.refused(f"{probe}: is not a probe of this session")
         self._detached[probe] = why
@@ -232,7 +232,7 @@ class LiveSession:
     def say_action(
         self, probe: str, action: str, because: str, measured: float | None = None, limit: float | None = None
     ) -> None:
-        """See :class:`netconsole.session.protocol.Governable`."""
+        """See :class:`netconsole.telemetry.session.Governable`."""
         self._actions.append(
             frames.Action(
                 **self._stamp(),
@@ -245,7 +245,7 @@ class LiveSession:
         )
 
     def close(self) -> None:
-        """See :class:`netconsole.session.protocol.Session`."""
+        """See :class:`netconsole.telemetry.session.Session`."""
         self._closing.set()
         with self._close_lock:
             process = self._process

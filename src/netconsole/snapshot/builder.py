@@ -16,7 +16,6 @@ from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import is_host_wide, said
-from netconsole.session.protocol import LineState
 from netconsole.snapshot.balance import SEEN_BY, balance, filters_of
 from netconsole.snapshot.document import (
     MEASURED,
@@ -40,6 +39,7 @@ from netconsole.snapshot.of_probe import (
     totals_before,
 )
 from netconsole.telemetry.action import BudgetAction
+from netconsole.telemetry.session import LineState
 from netconsole.telemetry.source import SourceState
 from netconsole.telemetry.state import ProbeState, State
 

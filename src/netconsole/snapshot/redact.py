@@ -19,7 +19,7 @@ import msgspec
 from netconsole.base.fact_keys import key as fact_key
 from netconsole.base.fact_keys import parts
 from netconsole.base.figure import safe
-from netconsole.host.identity import is_namespace_inode
+from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import BY_NAME
 from netconsole.snapshot.document import Snapshot

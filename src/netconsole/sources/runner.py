@@ -13,7 +13,6 @@ from netconsole.base.figure import safe
 from netconsole.host.here import HERE
 from netconsole.host.identity import namespace_names
 from netconsole.host.target import Target
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.scope import RunScope
 from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
 from netconsole.sources.links import Links
@@ -26,6 +25,7 @@ from netconsole.sources.softnet import Softnet
 from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Status
+from netconsole.telemetry.request import ProbeRequest
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
     "links": Links,

@@ -18,9 +18,9 @@ from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice
-from netconsole.session.protocol import HasCollector, Session
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
+from netconsole.telemetry.session import HasCollector, Session
 from netconsole.tui import actions, row_keys
 from netconsole.tui.farewell import describe_end
 from netconsole.tui.panes.catalogue import missing as missing_text

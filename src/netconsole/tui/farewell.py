@@ -9,7 +9,7 @@ from pathlib import Path
 from netconsole.base import figure
 from netconsole.findings.again import once_each
 from netconsole.findings.incident import Incident, told
-from netconsole.session.protocol import Session
+from netconsole.telemetry.session import Session
 
 MAX_TOLD = 5
 """Incidents that the summary after the exit names."""

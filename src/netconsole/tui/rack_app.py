@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Protocol
@@ -10,14 +10,13 @@ from typing import Protocol
 from textual.app import SystemCommand
 from textual.screen import Screen
 
-from netconsole.far.host import AnyHost
+from netconsole.base.fact_keys import FactData
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.run.assembly import LiveRun
 from netconsole.run.cost_here import CostHere, CostHereReader
-from netconsole.run.headless import facts
 from netconsole.run.rack import RackPhase
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.tui import actions
 from netconsole.tui.app import ConsoleApp, Over
@@ -45,7 +44,8 @@ class RackedHost(Protocol):
     phase: RackPhase
     why: str
     run: LiveRun | None
-    far: AnyHost | None
+    facts: Callable[[], Mapping[str, FactData]] | None
+    """Reads its configuration."""
 
     def begin(self) -> None:
         """Enters it once more."""
@@ -103,8 +103,7 @@ class RackApp(ConsoleApp):
             live = host.run
             if live is None or name in self._met:
                 continue
-            reads = None if host.far is None else partial(facts, host.far, live.session.scope)
-            parts = live.session, self._profile, self._rack_manifests, live.enforcer, reads, live.escalator
+            parts = live.session, self._profile, self._rack_manifests, live.enforcer, host.facts, live.escalator
             watched = self._met[name] = WatchedHost(*parts)
             watched.main.without = frozenset()
             self.install_screen(watched.main, f"host {name}")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from netconsole.base import figure
 from netconsole.base.errors import BadInput
 from netconsole.findings.saved_log import SavedIncident
+from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress, Recorder, default_path, describe
-from netconsole.session.protocol import Recordable, Session
+from netconsole.telemetry.session import Recordable, Session
 from netconsole.tui.widgets.look import Tone
 
 
@@ -48,9 +49,8 @@ class Recordings:
         with session.view() as state:
             modes, host = {name: probe.mode for name, probe in state.probes.items()}, state.host
         try:
-            recorder = Recorder(
-                default_path(), describe(profile, modes, self._manifests, host=host), profile.budget, on_end=on_end
-            )
+            header = describe(profile, modes, self._manifests, host or identity.describe())
+            recorder = Recorder(default_path(), header, profile.budget, on_end=on_end)
         except BadInput as error:
             return str(error), "act"
         recorder.log = self._log

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from netconsole.recording.replay_session import ReplaySession
-from netconsole.session.protocol import HasCollector
+from netconsole.telemetry.session import HasCollector
 from netconsole.tui.ascii_text import to_ascii
 from netconsole.tui.terminal import capabilities
 from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from netconsole.profile.profile import Profile
     from netconsole.recording.recorder import Recorder
     from netconsole.run.rack import Rack
-    from netconsole.session.protocol import Session
+    from netconsole.telemetry.session import Session
     from netconsole.tui.app import ConsoleApp, NamedSnapshots
     from netconsole.tui.watched import ReadFacts
 

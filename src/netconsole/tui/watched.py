@@ -21,10 +21,10 @@ from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import said
-from netconsole.session.protocol import Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.snapshot.document import Snapshot
+from netconsole.telemetry.session import Session
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
 from netconsole.tui import startable

@@ -12,7 +12,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.session import live
-from netconsole.session.protocol import News
+from netconsole.telemetry.session import News
 from tests.lab.collector import InsideProcess
 from tests.lab.kernels.compiled import bring, shipped
 from tests.lab.network.testbed import Testbed

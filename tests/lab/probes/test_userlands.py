@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from netconsole.session.collector_process import CollectorProcess
+from netconsole.host.collector_process import CollectorProcess
 from tests.lab.collector import InsideMeasurement, InsideProcess
 from tests.lab.kernels.compiled import KEPT_INSIDE, bring_files, compile_by
 from tests.lab.machine.errors import LabUnavailable

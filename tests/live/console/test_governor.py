@@ -21,8 +21,8 @@ import pytest
 
 from netconsole.budget.governor import REACTION_S, SETTLE_S
 from netconsole.session import commands
-from netconsole.session.protocol import News
 from netconsole.telemetry.frames import Mode
+from netconsole.telemetry.session import News
 from netconsole.telemetry.state import ProbeState, State
 from netconsole_collector.kernel import syscalls
 from netconsole_collector.probe.config import DETAILS_RUNS_PER_S

@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from netconsole.session.protocol import News
+from netconsole.telemetry.session import News
 from netconsole.telemetry.state import State
 from tests.support.live.governed import GovernedSession
 from tests.support.live.network import Namespace

@@ -13,6 +13,7 @@ import pytest
 from netconsole.base import paths
 from netconsole.cli.options import choose
 from netconsole.compare.compare import compare
+from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.player import Player
@@ -104,7 +105,7 @@ def packets(state: State, probe: str, netns: str) -> int:
 async def test_who_follows_the_page_has_a_whole_probe(probe: str, namespace: Namespace, tmp_path: Path) -> None:
     manifests, profile, requests = choose("summary", [probe])
     screens: list[str] = []
-    recorder = Recorder(tmp_path / "small.ncrec", describe(profile, {probe: "summary"}, manifests, None))
+    recorder = Recorder(tmp_path / "small.ncrec", describe(profile, {probe: "summary"}, manifests, identity.describe()))
     with live_run(requests, profile, manifests) as live, contextlib.closing(recorder):
         console = Watched(live, probe, manifests, profile)
         live.session.attach(recorder)

@@ -11,7 +11,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load_file
 from netconsole.profile.plan import plan
 from netconsole.session.live import LiveSession
-from netconsole.session.protocol import News
+from netconsole.telemetry.session import News
 from tests.support.session_news import SessionNews
 
 LIMIT_S = 180.0

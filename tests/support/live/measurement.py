@@ -17,9 +17,9 @@ from typing import TypeAlias, TypeVar
 import pytest
 
 from netconsole.base.paths import measuring_command
+from netconsole.host.collector_process import CollectorProcess
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
-from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry import frames
 from tests.support.live.network import IS_EMULATED
 

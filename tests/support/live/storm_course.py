@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from netconsole.host import identity
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load_file
 from netconsole.profile.plan import plan
@@ -15,9 +16,9 @@ from netconsole.recording.player import Player
 from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import Recorder, describe
 from netconsole.run.assembly import live_run
-from netconsole.session.protocol import News, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import ProbeData
+from netconsole.telemetry.session import News, Session
 from netconsole.telemetry.state import ProbeState
 from tests.support.live.network import Namespace
 from tests.support.live.storm import Storm
@@ -107,7 +108,9 @@ def run(
     requests = plan(profile, manifests)
     course = Course()
     file = directory / f"{rate_per_s}-{len(frames)}.ncrec"
-    recorder = Recorder(file, describe(profile, {one.name: one.mode for one in requests}, manifests, None))
+    recorder = Recorder(
+        file, describe(profile, {one.name: one.mode for one in requests}, manifests, identity.describe())
+    )
     with live_run(requests, profile, manifests) as live, contextlib.closing(recorder):
         session, news = live.session, SessionNews(live.session, LIMIT_S)
         session.attach(recorder)

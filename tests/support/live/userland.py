@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from netconsole.session.collector_process import CollectorProcess
+from netconsole.host.collector_process import CollectorProcess
 from netconsole_collector.types import carried
 from tests.lab.kernels import archive
 from tests.support.live.collector_driver import SOURCE, START

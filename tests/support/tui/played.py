@@ -12,9 +12,9 @@ from typing import Any, Literal
 from netconsole.probes import catalogue
 from netconsole.profile import profile
 from netconsole.profile.profile import ProfileMode
-from netconsole.session.protocol import CommandError, Connection, News
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.session import CommandError, Connection, News
 from netconsole.telemetry.state import State
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.watched import WatchedHost

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from netconsole.probes import catalogue
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile import profile
 from netconsole.session.live import LiveSession
+from netconsole.telemetry.request import ProbeRequest
 from netconsole.tui.run import run
 
 HERE = Path(__file__).parent

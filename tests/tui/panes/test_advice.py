@@ -8,8 +8,8 @@ from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import load_all
-from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
 from netconsole.tui import actions

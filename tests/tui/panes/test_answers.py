@@ -12,9 +12,9 @@ from netconsole.findings.incident import Incident, urgency
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.profile import Profile
-from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Row
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
 from netconsole.tui.panes.drops import places

@@ -6,9 +6,9 @@ from typing import Any
 
 from netconsole.base import figure
 from netconsole.probes.catalogue import shipped
-from netconsole.session.protocol import Connection
 from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BEGINS_AFTER, BalanceWatch
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes.drops import balance
 from netconsole.tui.scene.scene import Scene
 from tests.support.fake_collector import Scenario

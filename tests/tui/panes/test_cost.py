@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from netconsole.budget.spending import PACKETS_PROBE
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.profile import Budget, Profile
-from netconsole.session.protocol import Connection
+from netconsole.profile.spending import PACKETS_PROBE
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes.cost import budget, pane
 from netconsole.tui.scene.scene import Scene
 from tests.support.fake_collector import INTERVAL_NS, Scenario

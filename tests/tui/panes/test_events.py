@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netconsole.probes.catalogue import shipped
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes.common import events
 from netconsole.tui.scene.scene import Scene
 from tests.support.fake_collector import Scenario

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from netconsole.profile.profile import Profile
-from netconsole.session.protocol import Connection, LineState
 from netconsole.telemetry import frames
+from netconsole.telemetry.session import Connection, LineState
 from netconsole.telemetry.state import State
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.overview.header import Pause, first_line

@@ -10,8 +10,8 @@ from netconsole.findings.incidents import Incidents
 from netconsole.findings.matches import matches
 from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue as probes
-from netconsole.session.protocol import Connection
 from netconsole.telemetry.frames import Count
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.common.tables import table_block
 from netconsole.tui.panes.ovs import pane as ovs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
 from netconsole.probes import catalogue
-from netconsole.session.protocol import Connection
 from netconsole.snapshot import builder
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes.ovs import pane as ovs
 from netconsole.tui.panes.path import pane as path
 from netconsole.tui.scene.scene import Scene

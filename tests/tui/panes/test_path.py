@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from netconsole.probes import catalogue as probes
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.path import pane as path
 from netconsole.tui.scene.scene import Scene, Subject

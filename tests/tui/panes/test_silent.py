@@ -11,7 +11,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile import loader
 from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.recording.replay_session import Position
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.tui.panes import catalogue
 from netconsole.tui.panes.common.tables import table_block
 from netconsole.tui.scene import silent

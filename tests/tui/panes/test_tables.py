@@ -10,7 +10,7 @@ from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.profile import Profile
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.tables import RowKey
 from netconsole.tui.panes.common.tables import Block, table_block
 from netconsole.tui.panes.drops import places

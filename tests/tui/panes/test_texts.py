@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from netconsole.profile.profile import Profile
-from netconsole.session.protocol import Connection
 from netconsole.snapshot.document import BalanceData
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.stages import share, side_by_side

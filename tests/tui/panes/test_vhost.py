@@ -10,7 +10,7 @@ from netconsole.probes import catalogue as probes
 from netconsole.profile.profile import Budget
 from netconsole.recording.player import Player
 from netconsole.recording.reader import Recording
-from netconsole.session.protocol import Connection
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.tables import row_key
 from netconsole.tui.panes import catalogue, row_page
 from netconsole.tui.panes.vhost import pane as vhost

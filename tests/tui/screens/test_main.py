@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from netconsole.probes.catalogue import load_all
-from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
+from netconsole.telemetry.session import Connection
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview import stands_out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from netconsole.far.host import AnyHost
+from netconsole.base.fact_keys import FactData
 from netconsole.probes import catalogue
 from netconsole.run.assembly import LiveRun
 from netconsole.run.cost_here import CostHere
 from netconsole.run.rack import RackPhase
-from netconsole.session.protocol import Connection, LineState
+from netconsole.telemetry.session import Connection, LineState
 from netconsole.tui import rack_app
 from netconsole.tui.rack_app import RackApp
 from netconsole.tui.screens.rack import RackScreen
@@ -35,7 +35,7 @@ class Machine:
 
     def __init__(self, name: str, phase: RackPhase = "measured", why: str = "") -> None:
         self.name, self.phase, self.why = name, phase, why
-        self.far: AnyHost | None = None
+        self.facts: Callable[[], Mapping[str, FactData]] | None = None
         self.begun = 0
         self.session = PlayedSession()
         self.session.standing = Connection("live", line=LINE)

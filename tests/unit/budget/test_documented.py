@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from netconsole.budget import governor, ladder, sampling, spending
+from netconsole.budget import governor, ladder, sampling
+from netconsole.profile import spending
 from netconsole.telemetry import costs
 from tests.support.documents import Stated, check, each
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from netconsole.budget import enforcer as enforcer_module
-from netconsole.budget import spending
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.sampling import OFTEN_S
-from netconsole.budget.spending import Limit
 from netconsole.probes.catalogue import shipped
-from netconsole.probes.request import ProbeRequest
+from netconsole.profile import spending
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
-from netconsole.session.protocol import CommandError, News
+from netconsole.profile.spending import Limit
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import CommandError, News
 from netconsole.telemetry.state import State
 
 NAME = "kernel_drops"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.budget import spending
-from netconsole.budget.spending import MIN_PACKETS_PER_S, NEAR, Spending, kernel_limit_pct, stand_for, worst
+from netconsole.profile import spending
 from netconsole.profile.profile import Budget
+from netconsole.profile.spending import MIN_PACKETS_PER_S, NEAR, Spending, kernel_limit_pct, stand_for, worst
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 from tests.support.stamp import Stamp
-from tests.unit.budget.test_spending import SECOND_NS, measured, named
+from tests.unit.profile.test_spending import SECOND_NS, measured, named
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import ProgramRuns, Runs
 from netconsole.cli.main import run
 from netconsole.probes.catalogue import shipped
-from netconsole.probes.request import ProbeRequest
 from netconsole.report import to_markdown, to_text
 from netconsole.report.of_calibration import of_calibration
+from netconsole.telemetry.request import ProbeRequest
 
 MANIFEST = shipped("kernel_drops")
 

@@ -20,16 +20,17 @@ from netconsole.escalation.crossings import focus, worst
 from netconsole.escalation.escalator import Escalator
 from netconsole.far.address import Address
 from netconsole.far.host import ThisHost
+from netconsole.host import identity
 from netconsole.probes.catalogue import shipped
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
 from netconsole.profile.loader import load_file
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.recording.flight_recorder import MAX_WEIGHT, FlightRecorder
 from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import describe
-from netconsole.session.protocol import News
 from netconsole.telemetry import frames
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import News
 from netconsole.telemetry.state import State
 from tests.support.stamp import Stamp
 
@@ -232,7 +233,7 @@ def test_the_flight_recorder_keeps_so_many_seconds_and_no_more_than_it_has_room_
         batch: list[frames.AnyFrame] = [frames.Cost(**stamp, interval_ns=SECOND_NS)]
         flight.take(state, batch)
         state.apply(batch[0])
-    flight.write(tmp_path / "a.ncrec", describe(PROFILE, {}, MANIFESTS))
+    flight.write(tmp_path / "a.ncrec", describe(PROFILE, {}, MANIFESTS, identity.describe()))
     recording = Recording(tmp_path / "a.ncrec")
     assert 10 <= (recording.end.mono_ns - recording.begin.mono_ns) / SECOND_NS <= 15
     recording.close()

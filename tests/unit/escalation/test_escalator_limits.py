@@ -11,10 +11,10 @@ import pytest
 from netconsole.base.errors import Unable
 from netconsole.budget.enforcer import Enforcer
 from netconsole.escalation.escalator import MAX_FILES, OVER_FOR, START_LIMIT_S, Escalator
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.telemetry import frames
+from netconsole.telemetry.request import ProbeRequest
 from tests.unit.escalation.test_escalator import KEY, MANIFESTS, NAME, PROFILE, QUIET, RULE, SECOND_NS, FakeSession
 
 DETAILS = NAME + SUFFIX

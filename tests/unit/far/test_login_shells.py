@@ -15,7 +15,7 @@ from netconsole.far import host as far_host
 from netconsole.far.archive import ARRIVED, COMMAND
 from netconsole.far.host import FarHost
 from netconsole.far.program import MAX_BEFORE
-from netconsole.session.collector_process import CollectorProcess
+from netconsole.host.collector_process import CollectorProcess
 from netconsole.telemetry.frames import Hello
 from tests.support.local_line import host, script
 

@@ -16,9 +16,9 @@ from netconsole.far import shared
 from netconsole.far.host import FarHost
 from netconsole.far.program import Launch
 from netconsole.far.shared import SharedProgram
+from netconsole.host.collector_process import CollectorProcess
 from netconsole.host.far_target import FarTarget
 from netconsole.host.reach import line_of
-from netconsole.session.collector_process import CollectorProcess
 from netconsole.telemetry.frames import Bye, Hello
 from netconsole_collector.two_streams import ANSWERS, FRAMES, MAX_PIECE_BYTES, PIECE, START
 from tests.support.local_line import host

@@ -21,10 +21,10 @@ from netconsole.findings.rules import fits, say
 from netconsole.findings.windows import SHORT, Windows
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
-from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from tests.unit.telemetry.test_state import SECOND, Stream
 

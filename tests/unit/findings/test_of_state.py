@@ -10,9 +10,9 @@ from netconsole.findings.of_state import OVER_BUDGET_AFTER, collector_lost, of_g
 from netconsole.findings.open_incident import LEAVES_AFTER
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
-from netconsole.session.protocol import Connection
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from tests.unit.findings.test_incidents import matches, run, said
 from tests.unit.telemetry.test_state import SECOND, Stream

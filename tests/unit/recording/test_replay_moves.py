@@ -19,7 +19,7 @@ from netconsole.recording import replay_session
 from netconsole.recording.player import Player
 from netconsole.recording.reader import Recording
 from netconsole.recording.replay_session import LEAST_SPEED, MAX_GAP_S, MOST_SPEED, SPEEDS, ReplaySession
-from netconsole.session.protocol import CommandError
+from netconsole.telemetry.session import CommandError
 from tests.support.recorded import HEADER
 from tests.unit.recording.test_reader import write
 

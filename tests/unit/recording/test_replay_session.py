@@ -18,9 +18,9 @@ from netconsole.recording.player import HISTORY_S, Player
 from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import BLOCK_S
 from netconsole.recording.replay_session import Position, ReplaySession
-from netconsole.session.protocol import CommandError, News
 from netconsole.snapshot import builder
 from netconsole.telemetry import checkpoint, frames
+from netconsole.telemetry.session import CommandError, News
 from netconsole.telemetry.state import State
 from tests.support.recorded import VERSION_1, Batch, Stream, record
 

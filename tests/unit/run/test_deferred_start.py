@@ -18,15 +18,15 @@ from netconsole.budget.forecaster import Forecasts
 from netconsole.far.host import AnyHost
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.run import deferred_start
 from netconsole.run.preflight import put_off
-from netconsole.session.protocol import News
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Mode, ProbeStatus, Scalar
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import News
 from netconsole.telemetry.state import State
 
 LIMIT_S = 300.0

@@ -18,7 +18,6 @@ import pytest
 
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
-from netconsole.probes.request import ProbeRequest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
 from netconsole.session.live import LiveSession
@@ -26,6 +25,7 @@ from netconsole.snapshot.document import IncidentData
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import SourceName
+from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.state import ProbeState, State
 from tests.support.fake_collector import Scenario
 from tests.unit.probes.test_manifest_reader import GOOD, make
@@ -181,7 +181,7 @@ from netconsole.run import headless
 from netconsole.run.stop import Interrupted
 from netconsole.session.live import LiveSession
 from netconsole.profile.profile import Profile
-from netconsole.probes.request import ProbeRequest
+from netconsole.telemetry.request import ProbeRequest
 from netconsole.snapshot.document import encode
 
 session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])

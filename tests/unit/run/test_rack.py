@@ -53,7 +53,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
 
     @contextmanager
     def live_run(*_arguments: Any, host: Any, **_options: Any) -> Any:
-        part = SimpleNamespace(start=lambda: None)
+        part = SimpleNamespace(start=lambda: None, scope=None)
         try:
             yield SimpleNamespace(session=part, enforcer=part, escalator=part)
         finally:

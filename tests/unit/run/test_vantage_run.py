@@ -13,8 +13,8 @@ from netconsole.ping.capture import Role
 from netconsole.ping.echo_log import POINTS, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between
 from netconsole.run.ping_capture import CaptureSession, VantageRun, attached, document
-from netconsole.session.protocol import Connection
 from netconsole.telemetry.frames import ProbeStatus, Records, Scalar
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import ProbeState, State
 
 COLUMNS = ["source", "target", "id", "seq", *POINTS, "request_in", "reply_out", "duplicates", "repeated", "flags"]

@@ -12,9 +12,9 @@ import pytest
 
 from netconsole.far.host import ThisHost
 from netconsole.far.program import Launch
-from netconsole.probes.request import ProbeRequest
 from netconsole.session.live import LiveSession
-from netconsole.session.protocol import CommandError
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import CommandError
 from netconsole_collector.compile.sent import TRY_PLAIN
 from tests.support.fake_collector import Scenario
 from tests.support.session_news import SessionNews

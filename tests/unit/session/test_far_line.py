@@ -8,7 +8,7 @@ import time
 import pytest
 
 from netconsole.far.address import Address
-from netconsole.session.collector_process import CollectorProcess
+from netconsole.host.collector_process import CollectorProcess
 from netconsole.session.far_line import FarLine
 from netconsole.telemetry import frames
 

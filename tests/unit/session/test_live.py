@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.probes.request import ProbeRequest
+from netconsole.host.collector_process import CollectorGone, CollectorProcess
 from netconsole.profile.scope import RunScope
 from netconsole.session import live
-from netconsole.session.collector_process import CollectorGone, CollectorProcess
 from netconsole.session.live import LiveSession
-from netconsole.session.protocol import CommandError
 from netconsole.telemetry.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, AnyFrame, Table, decode, encode
+from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.session import CommandError
 from netconsole.telemetry.state import State
 from tests.support.fake_collector import Scenario
 from tests.support.session_news import SessionNews

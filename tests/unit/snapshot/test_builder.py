@@ -11,12 +11,12 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.report.of_snapshot import of_snapshot
 from netconsole.report.to_text import to_text
-from netconsole.session.protocol import LineState
 from netconsole.snapshot import builder, of_probe
 from netconsole.snapshot.document import Snapshot, encode, parse
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import EMPTY, index, subtract
+from netconsole.telemetry.session import LineState
 from netconsole.telemetry.state import State
 from tests.unit.probes.test_manifest_reader import GOOD, make
 from tests.unit.telemetry.test_state import SECOND, Stream

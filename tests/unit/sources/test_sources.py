@@ -15,7 +15,6 @@ import pytest
 from netconsole.host.here import HERE, Here
 from netconsole.host.identity import ONLINE
 from netconsole.host.target import Moment, Target
-from netconsole.probes.request import ProbeRequest
 from netconsole.sources import runner
 from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
@@ -23,6 +22,7 @@ from netconsole.sources.runner import SourceRunner
 from netconsole.sources.sockets import groups
 from netconsole.sources.softnet import SOFTNET, Softnet, parse_softnet
 from netconsole.telemetry.frames import AnyFrame, Cost, Row, Status, Table
+from netconsole.telemetry.request import ProbeRequest
 
 LIMIT_S = 300.0
 

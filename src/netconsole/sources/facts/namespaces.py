@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from netconsole.base.fact_keys import key
-from netconsole.host.identity import is_namespace_inode
+from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.host.target import Question
 from netconsole.sources.facts.reading import Facts, reason
 

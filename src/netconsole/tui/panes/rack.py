@@ -8,9 +8,9 @@ from functools import partial
 from typing import Literal
 
 from netconsole.base import figure
-from netconsole.budget.spending import memory_kb
 from netconsole.findings.incident import Incident, told, urgency
 from netconsole.findings.match import RANK, Level
+from netconsole.profile.spending import memory_kb
 from netconsole.run.cost_here import CostHere
 from netconsole.run.rack import RackPhase
 from netconsole.telemetry.words import COLLECTOR_LOST, ENDED, LINE_LOST, LIVE

@@ -16,9 +16,9 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress
 from netconsole.recording.replay_session import Position
-from netconsole.session.protocol import Connection
 from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.telemetry.action import BudgetAction
+from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 from netconsole.telemetry.words import PROBE_STATES, URGENCY, said

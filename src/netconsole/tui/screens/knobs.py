@@ -23,8 +23,8 @@ from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.loader import choice
 from netconsole.profile.profile import ProbeChoice
-from netconsole.session.protocol import Session
 from netconsole.telemetry.frames import Mode, Scalar
+from netconsole.telemetry.session import Session
 from netconsole.tui import actions
 from netconsole.tui.screens.over import wrap
 from netconsole.tui.terminal.threads import in_thread

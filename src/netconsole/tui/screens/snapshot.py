@@ -21,9 +21,9 @@ from textual.widgets import Input
 from netconsole.base import figure, output
 from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import parse_duration, safe
-from netconsole.session.protocol import ReadsWhole, Session
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import FORMATS, Snapshot
+from netconsole.telemetry.session import ReadsWhole, Session
 from netconsole.tui import actions
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.over import wrap

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netconsole.base import figure
-from netconsole.budget.spending import (
+from netconsole.profile.spending import (
     MIN_PACKETS_PER_S,
     PACKETS_PROBE,
     Limit,

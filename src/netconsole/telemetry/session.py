@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol, runtime_checkable
 
-from netconsole.probes.request import ProbeRequest
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
+from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.state import State
 
 Phase = Literal["starting", "live", "lost", "ended"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.budget.spending import Spending, duty_pct, machine_change_pct, packets_per_s, spendings, worst
 from netconsole.profile.profile import Budget, Profile
+from netconsole.profile.spending import Spending, duty_pct, machine_change_pct, packets_per_s, spendings, worst
 from netconsole.snapshot.builder import build, totals_at_start
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State

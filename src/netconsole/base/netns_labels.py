@@ -1,0 +1,13 @@
+"""Tells how a label names a network namespace."""
+
+from __future__ import annotations
+
+_LEAST_INODE = 0xEFFFFF00
+
+
+def is_namespace_inode(text: str) -> bool:
+    """Whether a label of a network namespace is its inode. `ip netns` takes names of digits, too: 42 is a name.
+
+    The kernel numbers namespaces from 0xf0000000 on, the first ones just below (include/linux/nsfs.h).
+    """
+    return text.isdecimal() and text.isascii() and len(text) == 10 and _LEAST_INODE <= int(text) < 1 << 32
