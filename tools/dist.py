@@ -27,8 +27,6 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 PLATFORM = "manylinux_2_28"
 """Packages for glibc 2.28 (Debian 10, RHEL 8) or later."""
-WITHOUT_WHEEL = ("ovs",)
-"""Only its source is published. It is pure Python as it is built here."""
 SHEBANG = b"#!/usr/bin/env python3\n"
 _WHEN = (2020, 1, 1, 0, 0, 0)
 """Of every file, so that the same packages give the same archive."""
@@ -57,12 +55,9 @@ def main() -> None:
 
 
 def built(work: Path) -> Path:
-    """The wheel of this checkout, beside wheels of the packages that have none."""
+    """The wheel of this checkout."""
     wheels = work / "wheels"
     _pip("wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
-    _pip(
-        "wheel", "--no-deps", "--wheel-dir", str(wheels), "--constraint", str(ROOT / "constraints.txt"), *WITHOUT_WHEEL
-    )
     return next(wheels.glob("netconsole-*.whl"))
 
 

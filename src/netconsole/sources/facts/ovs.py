@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-from ovs import jsonrpc
 
 from netconsole.base.fact_keys import key
 from netconsole.host.here import HERE
@@ -32,6 +30,7 @@ _TABLES = {
         "ingress_policing_burst", "ingress_policing_kpkts_rate",
     ],
 }  # fmt: skip
+_ID = "netconsole"
 _NO_ANSWER = "the database server closed the connection or sent no JSON-RPC"
 _SKIPPED = ("_uuid", "name", "ports", "interfaces")
 
@@ -76,8 +75,7 @@ def select(socket: str, timeout_ms: int = TIMEOUT_MS, target: Target = HERE) -> 
     operations = [
         {"op": "select", "table": table, "where": [], "columns": columns} for table, columns in _TABLES.items()
     ]
-    request = jsonrpc.Message.create_request("transact", ["Open_vSwitch", *operations])
-    result = _call(target, socket, request, timeout_ms)
+    result = _transact(target, socket, operations, timeout_ms)
     try:
         return {table: list(answer["rows"]) for table, answer in zip(_TABLES, result, strict=True)}
     except (KeyError, TypeError, ValueError):
@@ -85,28 +83,29 @@ def select(socket: str, timeout_ms: int = TIMEOUT_MS, target: Target = HERE) -> 
         raise OvsError(f"the database refused: {next(filter(None, errors), 'no rows')}") from None
 
 
-def _call(target: Target, socket: str, request: Any, timeout_ms: int) -> Any:
-    """Send one request and wait for its answer."""
+def _transact(target: Target, socket: str, operations: Sequence[object], timeout_ms: int) -> list[Any]:
+    """One transaction and its results, as JSON-RPC 1.0 (RFC 7047, section 4.1.3)."""
+    request = {"method": "transact", "params": ["Open_vSwitch", *operations], "id": _ID}
     try:
         connection = target.connect(socket, timeout_ms / 1000)
     except OSError as error:
         raise OvsError(f"cannot connect: {errno.errorcode.get(error.errno or 0, error)}") from None
     try:
-        answer = connection.ask(json.dumps(request.to_json()).encode(), timeout_ms / 1000)
-        message = jsonrpc.Message.from_json(json.loads(answer))
+        answer = json.loads(connection.ask(json.dumps(request).encode(), timeout_ms / 1000))
     except TimeoutError:
         raise OvsError(f"no answer within {timeout_ms} ms") from None
     except (OSError, ValueError):
         raise OvsError(_NO_ANSWER) from None
     finally:
         connection.close()
-    if isinstance(message, str):  # it says what is wrong with it
+    if not isinstance(answer, dict) or "id" not in answer:
         raise OvsError(_NO_ANSWER)
-    if message.id != request.id:
+    if answer["id"] != _ID:
         raise OvsError("the database's answer does not fit the question")
-    if message.type != jsonrpc.Message.T_REPLY:
+    result = answer.get("result")
+    if not isinstance(result, list) or answer.get("error") is not None:
         raise OvsError("the database refused the request")
-    return message.result
+    return result
 
 
 def _row(facts: Facts, where: tuple[str, ...], row: dict[str, Any]) -> None:

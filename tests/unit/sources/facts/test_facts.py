@@ -284,7 +284,11 @@ def test_open_vswitch_is_read_from_its_database(database: Path) -> None:
         (None, "no answer within 200 ms"),
         (b"", "closed the connection or sent no JSON-RPC"),
         (b"\x00garbage", "closed the connection or sent no JSON-RPC"),
+        (b'{"method":"update","params":[]}', "closed the connection or sent no JSON-RPC"),
         (b'{"id":"#","result":[{"error":"nope"}],"error":null}', "answer does not fit the question"),
+        (b'{"id":"netconsole","result":[{"error":"nope"}],"error":null}', "the database refused: nope"),
+        (b'{"id":"netconsole","result":null,"error":"unknown database"}', "the database refused the request"),
+        (b'{"id":"netconsole","result":[{"rows":[]}],"error":"syntax error"}', "the database refused the request"),
     ],
 )
 def test_a_database_that_misbehaves_is_left_alone_in_time(tmp_path: Path, answer: bytes | None, why: str) -> None:
