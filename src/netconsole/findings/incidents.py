@@ -12,7 +12,8 @@ from netconsole.findings.again import once_each
 from netconsole.findings.carried import Carried
 from netconsole.findings.causes import Group, are_enough, is_same_place, joined
 from netconsole.findings.incident import Incident, urgency
-from netconsole.findings.matches import matches
+from netconsole.findings.match import Match, RowName, RowVerdict
+from netconsole.findings.matches import loudest, matches
 from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, could_cause, span_ns
 from netconsole.findings.saved_log import MAX_SAVED, SavedIncident, saved
 from netconsole.findings.windows import Windows
@@ -20,6 +21,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
+from netconsole.telemetry.words import LEVELS
 
 BLIND_AFTER = 2
 """Unknown intervals in a row after which an incident is no longer measured."""
@@ -45,6 +47,8 @@ class Incidents:
         self._numbers = max((one.number for one in before), default=0)
         self._interval = -1
         self._current: list[Incident] = []
+        self.verdicts: Mapping[RowName, RowVerdict] = {}
+        """The state of every row of which a finding speaks: the worst of them."""
 
     @property
     def log(self) -> Iterable[Incident]:
@@ -65,12 +69,14 @@ class Incidents:
         if not lost:
             self._windows.update(state)
         found = matches(state, self._manifests, self._windows, self._budget, connection)
-        groups = joined(found)
+        loud, quiet = loudest(found)
+        groups = joined(loud)
         reached = self._link(groups, state, now_ns)
         for one in list(self._open):
             self._follow(one, reached.get(one.number), state, now_ns, lost)
-        listed = [one.told() for one in self._open if one.shown]
-        listed += self._carried.update(state)
+        carried = self._carried.update(state)
+        self.verdicts = self._verdicts(quiet, carried)
+        listed = [*(one.told() for one in self._open if one.shown), *carried]
         for incident in listed:
             self._log[incident.number] = incident
         for number in list(self._log)[: max(0, len(self._log) - MAX_LOG)]:
@@ -84,6 +90,21 @@ class Incidents:
         known = {one.number: one.saved() for one in self._open if one.tallies or one.shown}
         ended = {one.number: saved(one, one.ended_ns or one.since_ns) for one in self._log.values()}
         return [*{**ended, **self._carried.saved(), **known}.values()][-MAX_SAVED:]
+
+    def _verdicts(self, quiet: Iterable[Match], carried: Iterable[Incident]) -> dict[RowName, RowVerdict]:
+        """By the incidents that go on, and by what only has no incident because there are too many alike."""
+        known = [(match.evidence, match.verdict(match.level)) for match in quiet if not match.joins]
+        for one in self._open:
+            if one.shown and not one.ended and one.blind_since_ns is None:
+                known += [(evidence, match.verdict(one.level)) for evidence, match in one.evidence.items()]
+        for told in carried:
+            if told.ended_ns is None:
+                known += [(evidence, RowVerdict(told.level, LEVELS[told.level], "")) for evidence in told.evidence]
+        worst: dict[RowName, RowVerdict] = {}
+        for evidence, verdict in sorted(known, key=lambda one: one[1].rank, reverse=True):
+            if verdict.level in ("!!", "!") and evidence.kind in ("table", "histogram"):
+                worst[evidence.row] = verdict
+        return worst
 
     def _link(self, groups: list[Group], state: State, now_ns: int) -> dict[int, Group]:
         """Which open incident each group goes on with; those that nobody goes on with are new."""

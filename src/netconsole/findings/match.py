@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from netconsole.findings.windows import Family
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import RowKey
-from netconsole.telemetry.words import URGENCY
+from netconsole.telemetry.words import LEVELS, URGENCY
 
 Level: TypeAlias = Literal["ok", "!", "!!", "?"]
 RANK: Mapping[Level, int] = {level: URGENCY[level] for level in get_args(Level)}
 """The worst first."""
 EvidenceKind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
+RowName: TypeAlias = tuple[str, str, str, RowKey]
+"""A row of a table or of a histogram: probe, kind, name and labels."""
 Say: TypeAlias = Callable[[float, int | None, bool | str, bool | str, bool], str]
 """The sentence, given a rate or value, a total, the mark of each (True: ≥), and whether the value is a peak."""
 
@@ -27,6 +29,25 @@ class Evidence:
     probe: str
     name: str = ""
     key: RowKey = ()
+
+    @property
+    def row(self) -> RowName:
+        return self.probe, self.kind, self.name, self.key
+
+
+class RowVerdict(NamedTuple):
+    """The state of a row: the level of its worst finding, in a word, and what that word means."""
+
+    level: Level
+    word: str
+    means: str
+    specific: int = 0
+    weight: float = 0.0
+
+    @property
+    def rank(self) -> tuple[int, int, float]:
+        """The worst first, then what says most."""
+        return RANK[self.level], -self.specific, -self.weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +82,12 @@ class Match:
     """In how many intervals in a row it must be found before it is said."""
     joins: bool = False
     """It begins no incident, and never leads one that others began."""
+    state: tuple[str, str] = ("", "")
+    """A word for the state of its row, and what that means."""
     also: tuple[Family, ...] = ()
     """What weaker rules of the same cause count in the same row: the whole, where ``family`` is a part of it."""
+
+    def verdict(self, level: Level) -> RowVerdict:
+        """The state of its row, at the level of its incident."""
+        word, means = self.state
+        return RowVerdict(level, word or LEVELS[level], means, self.specific, self.weight)

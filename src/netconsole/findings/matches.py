@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from netconsole.base import figure
+from netconsole.findings.judges import JUDGES
 from netconsole.findings.match import Evidence, Match
 from netconsole.findings.of_rules import of_histograms, of_table
 from netconsole.findings.of_state import collector_lost, of_costs, of_failures, of_governor, of_status
@@ -18,7 +20,8 @@ from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.telemetry.words import short_reason
 
-MAX_PER_RULE = 50
+MAX_ALIKE = 50
+"""Matches of one cause in one table that become incidents."""
 
 
 def matches(
@@ -47,7 +50,10 @@ def matches(
                 if rule.histogram
                 else of_table(probe, manifest, rule, windows, packets, length_s)
             )
-            for match in sorted(of_rule, key=lambda match: -match.weight)[:MAX_PER_RULE]:
+            judge = JUDGES.get(rule.judge)
+            for match in sorted(of_rule, key=lambda match: -match.weight):
+                if judge is not None:
+                    match = replace(match, state=judge(state, match.labels))
                 known = of_probe.get(match.evidence)
                 if known is None or supersedes(match.level, known.level):
                     of_probe[match.evidence] = _with_families_of(known, match)
@@ -55,6 +61,15 @@ def matches(
                         found.append(known)  # a state that goes on when what is counted in it has stopped
         found.extend(of_probe.values())
     return found
+
+
+def loudest(found: list[Match]) -> tuple[list[Match], list[Match]]:
+    """The matches that become incidents, and the rest: of many in one table with one cause those that count least."""
+    alike: dict[tuple[str, str, str], list[Match]] = defaultdict(list)
+    for match in found:
+        alike[match.evidence.probe, match.evidence.name, match.cause].append(match)
+    quiet = {id(match) for group in alike.values() for match in sorted(group, key=lambda one: -one.weight)[MAX_ALIKE:]}
+    return [one for one in found if id(one) not in quiet], [one for one in found if id(one) in quiet]
 
 
 def _with_families_of(known: Match | None, match: Match) -> Match:

@@ -12,6 +12,7 @@ from netconsole.findings.rules import (
     commands,
     fits,
     say,
+    state_of,
     words_of_gauges,
     words_of_histogram,
     words_of_table,
@@ -171,6 +172,7 @@ def _match(
         family,
         lasting,
         joins=rule.joins,
+        state=state_of(rule, labels),
     )
 
 
@@ -230,4 +232,5 @@ def of_histograms(probe: ProbeState, rule: FindingSpec, windows: Windows) -> Ite
             rule.specific,
             rule.explains,
             needed=2,
+            state=state_of(rule, row.labels),
         )

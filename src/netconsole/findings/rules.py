@@ -118,6 +118,11 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
         return f"{rule.say} ({error.args[0]}: not in this row)"
 
 
+def state_of(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, str]:
+    """A word for the state of the row, with outside names made safe, and what it means. Empty where there is none."""
+    return rule.state.format(**{name: figure.safe(value, _MAX_NAME) for name, value in labels.items()}), rule.means
+
+
 def commands(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, ...]:
     """The commands that a rule names, with the row's labels filled in and quoted for a shell.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from netconsole.base.checker import Checker
-from netconsole.probes.manifest import DropPlaceSpec, FindingSpec, HistogramSpec, TableSpec
+from netconsole.probes.manifest import JUDGES, DropPlaceSpec, FindingSpec, HistogramSpec, TableSpec
 from netconsole.probes.sentences import alternatives, check_sentence, texts_by_name, word
 
 LEVELS = ("!", "!!", "ok")
@@ -15,6 +15,7 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 _FINDING_KEYS = (
     "table", "histogram", "value", "percentile", "level", "over", "where", "say", "next", "cause", "place", "specific",
     "explains", "elsewhere", "at_once", "lasting", "share_pct", "share_of", "times_past", "commands", "joins",
+    "state", "means", "judge",
 )  # fmt: skip
 _DROP_PLACE_KEYS = (
     "table", "value", "stage", "at", "say", "where", "by", "same_as", "elsewhere", "same_elsewhere", "aliases", "fine",
@@ -49,6 +50,8 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
     for command in commands:
         check_sentence(item, "commands", command, labels)
     elsewhere = item.table("elsewhere")
+    state = item.text("state", "")
+    check_sentence(item, "state", state, labels)
     return FindingSpec(
         table=name,
         value=value,
@@ -71,6 +74,9 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
         share_of=item.text("share_of", "", ("", *gauges)),
         commands=tuple(commands),
         joins=item.boolean("joins"),
+        state=state,
+        means=item.text("means", ""),
+        judge=item.text("judge", "", ("", *JUDGES)),
     )
 
 

@@ -24,6 +24,8 @@ DRAWN = (
 """Blocks of panes that join tables, of one probe or of several, in a way of their own."""
 PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop")
 """What the page of a table's row may have besides the row's own figures."""
+JUDGES = ("vhost-queue", "ovs-port")
+"""Who may say, from the figures of several probes, in which state a row is of which a finding speaks."""
 LAST = 100
 """The order of what does not say where it stands."""
 
@@ -190,6 +192,12 @@ class FindingSpec:
     """What to run next; {label} stands for a label, quoted for a shell. Nothing here is ever executed."""
     joins: bool = False
     """It only proves an incident that another finding of its cause began, and lets it go on while that one is blind."""
+    state: str = ""
+    """A word for the state of a row that it finds; {label} stands for a label."""
+    means: str = ""
+    """What that word means, in a sentence that fits 80 columns with the name of a datapath."""
+    judge: str = ""
+    """One of JUDGES, who says both instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from netconsole.findings.incident import Incident
+from netconsole.findings.match import RowName, RowVerdict
 from netconsole.recording.player import Player
 from netconsole.snapshot.builder import Totals
 from netconsole.telemetry.action import BudgetAction
@@ -131,6 +132,10 @@ class ReplaySession:
         After a jump in a recording that has no log, those of what was played since the jump.
         """
         return tuple(self._player.place.findings.log)
+
+    def verdicts(self) -> Mapping[RowName, RowVerdict]:
+        """The states of rows of which a finding speaks. Call it inside :meth:`view`."""
+        return self._player.place.findings.verdicts
 
     def standing(self) -> Sequence[Incident]:
         """What stands out at this moment."""

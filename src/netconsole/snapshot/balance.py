@@ -65,6 +65,8 @@ BEGIN: Final = "begin"
 """In ``hidden_by``: it saw as much just before the begin. The kernel's counters may have been read up to an interval
 before the probe, and then count that after the begin."""
 UDP_COUNTERS: Final = ("UdpRcvbufErrors", "UdpMemErrors", "Udp6RcvbufErrors", "Udp6MemErrors")
+CLOSED_PCT = 99.9
+"""From this share of its losses on a place is explained."""
 QDISC_REASONS: Final = (
     "QDISC_DROP",
     "QDISC_OVERLIMIT",
@@ -131,6 +133,11 @@ class BalanceSums(NamedTuple):
     def seen_pct(self) -> float | None:
         """Share of ``lost`` that probes saw; None where nothing was lost."""
         return 100.0 * (self.lost - self.unexplained) / self.lost if self.lost else None
+
+
+def level_of(row: BalanceData) -> str:
+    """How much of a place's losses is explained."""
+    return "ok" if (row.coverage_pct or 0.0) >= CLOSED_PCT else "?" if row.hidden_by else "!"
 
 
 def is_filtered(row: BalanceData) -> bool:

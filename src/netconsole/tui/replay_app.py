@@ -51,8 +51,11 @@ class ReplayApp(ConsoleApp):
         """The current moment of the replay."""
         replayed = self.replayed
         with super().scene() as scene:
-            standing, log = replayed.standing(), replayed.incidents()
-            yield replace(scene, findings=standing, log=log, actions=replayed.actions(), replay=replayed.position())
+            standing, log, verdicts = replayed.standing(), replayed.incidents(), replayed.verdicts()
+            yield replace(
+                scene, findings=standing, log=log, verdicts=verdicts, actions=replayed.actions(),
+                replay=replayed.position(),
+            )  # fmt: skip
 
     def _observe(self) -> bool:
         """Whether the replay has moved since it was last drawn."""

@@ -6,9 +6,8 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
@@ -17,6 +16,7 @@ from netconsole.compare.reference import Reference
 from netconsole.escalation.investigation import Investigation
 from netconsole.findings.incident import Incident, document
 from netconsole.findings.incidents import Incidents
+from netconsole.findings.match import RowName, RowVerdict
 from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
@@ -47,6 +47,16 @@ class Investigator(Protocol):
 
     def investigate(self, probe: str, labels: RowKey) -> str:
         """Starts them, or ends those that run. Returns what is done, in one line. Raises Unable."""
+
+
+class _Moment(NamedTuple):
+    """State, age of the figures and findings at one moment."""
+
+    state: State
+    age_s: float | None
+    standing: Sequence[Incident]
+    log: Sequence[Incident]
+    verdicts: Mapping[RowName, RowVerdict]
 
 
 class WatchedHost:
@@ -80,8 +90,8 @@ class WatchedHost:
         self.main = MainScreen(panes(manifests, self.probes_here()))
         self._sources = startable.SourcesHere()
         self._standing: Sequence[Incident] = ()
-        self._frozen: tuple[State, Sequence[Incident], float | None, Sequence[Incident]] | None = None
-        """State, findings and age of the figures when the screen was paused."""
+        self._frozen: _Moment | None = None
+        """When the screen was paused."""
 
     @contextlib.contextmanager
     def scene(self, delay_s: float, output: Output) -> Iterator[Scene]:
@@ -90,21 +100,21 @@ class WatchedHost:
         enforcer = self.enforcer
         done = (enforcer.actions, enforcer.pinned, enforcer.lowered) if enforcer else ((), frozenset[str](), ())
 
-        def made(state: State, standing: Sequence[Incident], age_s: float | None) -> Scene:
-            picture = state, self.manifests, self.profile, connection, age_s, delay_s, output, standing
+        def made(at: _Moment, age_s: float | None) -> Scene:
+            picture = at.state, self.manifests, self.profile, connection, age_s, delay_s, output, at.standing
             asked = self.investigator.investigation if self.investigator is not None else None
             return Scene(
-                *picture, *done, self.comparison, self.recordings.progress, investigation=asked, balance=self.balance
-            )
+                *picture, *done, self.comparison, self.recordings.progress, log=at.log, investigation=asked,
+                balance=self.balance, verdicts=at.verdicts,
+            )  # fmt: skip
 
         if self._frozen is not None:
-            state, standing, age_s, log = self._frozen
-            held_s = time.monotonic() - self.pause.since_s
-            yield replace(made(state, standing, None if age_s is None else age_s + held_s), log=log)
+            age_s, held_s = self._frozen.age_s, time.monotonic() - self.pause.since_s
+            yield made(self._frozen, None if age_s is None else age_s + held_s)
             return
         age_s = self.session.age_s()
         with self.session.view() as state:
-            yield replace(made(state, self._standing, age_s), log=tuple(self.findings.log))
+            yield made(self._moment(state, age_s), age_s)
 
     def observe(self) -> tuple[object, ...]:
         """Updates findings and comparison with the news. Returns what differs when there is something to draw."""
@@ -125,11 +135,14 @@ class WatchedHost:
         elif self.pause.step == "order":
             age_s = self.session.age_s()
             with self.session.view() as state:
-                self._frozen = (copy.deepcopy(state), self._standing, age_s, tuple(self.findings.log))
+                self._frozen = self._moment(copy.deepcopy(state), age_s)
             self.pause = Pause("screen", now_s)
         else:
             self._frozen = None
             self.pause = Pause()
+
+    def _moment(self, state: State, age_s: float | None) -> _Moment:
+        return _Moment(state, age_s, self._standing, tuple(self.findings.log), self.findings.verdicts)
 
     def unfinished(self) -> list[str]:
         """What the end of the console would cut off, in words."""

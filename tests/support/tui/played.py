@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
+from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
+from netconsole.probes.manifest import Manifest
 from netconsole.profile import profile
 from netconsole.profile.profile import ProfileMode
 from netconsole.telemetry import frames
@@ -29,8 +31,10 @@ class PlayedSession:
 
     kind: Literal["live"] = "live"
 
-    def __init__(self, scenario: Scenario | None = None) -> None:
+    def __init__(self, scenario: Scenario | None = None, manifests: Mapping[str, Manifest] | None = None) -> None:
+        """``manifests``: whose findings are looked for at the end of each interval."""
         self.state = State()
+        self.findings = Incidents(manifests or {})
         self.asked: list[tuple[str, ProfileMode | None, Mapping[str, Scalar] | None]] = []
         self.reloaded: list[tuple[str, Mode | None, Mapping[str, Scalar] | None]] = []
         self.refuse: str | None = None
@@ -64,6 +68,7 @@ class PlayedSession:
             self._frame({"kind": "cost", "probe": None, "interval_ns": INTERVAL_NS, "usage": usage})
             self._mono_ns += INTERVAL_NS
             self._wall_ns += INTERVAL_NS
+            self.findings.update(self.state)
             for callback in self._callbacks:
                 callback("interval")
 

@@ -39,11 +39,13 @@ class Host:
         stuck: dict[tuple[int, int], int] | None = None,
         detached: bool = False,
         unanswered: bool = False,
-        wakeups: int = 100,
+        ring_full: int = 0,
+        starved: int = 0,
+        waited_ms: int = 0,
     ) -> Scenario:
         """`slow`: ns that S1-S2 takes; `stuck`: unsignalled buffers of a queue that delivers nothing and drops all,
-        `detached`: QEMU has taken it from vhost, `unanswered`: its guest was interrupted and did nothing, `wakeups`: of
-        a worker in the interval."""
+        `detached`: QEMU has taken it from vhost, `unanswered`: its guest was interrupted and did nothing. Of all that
+        move: packets that found the ring full, runs without buffers, ms that a worker waited for a CPU."""
         slow, stuck = slow or {}, stuck or {}
         full = self.ticks == 0
         moving = busy | set(stuck)
@@ -54,17 +56,18 @@ class Host:
             moved = 1000 if place in busy else 0
             for direction in ("rx", "tx"):
                 counts = {"packets": (moved, moved), "batches": (moved // 4, 1), "signals": (moved // 8, 1)}
-                counts |= {"suppressed": (moved // 8, 1), "starved_runs": (0, 0), "runs": (moved // 4, 1)}
+                counts |= {"suppressed": (moved // 8, 1), "starved_runs": (starved, starved), "runs": (moved // 4, 1)}
                 gauges = {"depth_buffers": 0 if place in stuck else 200, "size_buffers": 256}
                 gauges |= {"starving": int(place in stuck), "unsignalled_buffers": stuck.get(place, 0)}
                 gauges |= {"detached": int(detached and place in stuck)}
                 gauges |= {"unanswered": int(unanswered and place in stuck)}
                 vhost.append({"labels": labels(*place, direction=direction), "counts": counts, "gauges": gauges})
-            dropped = 500 if place in stuck else 0
+            dropped = 500 if place in stuck else ring_full
             counts = {"packets": (moved + dropped, 1), "ring_full": (dropped, dropped), "taken": (moved, 1)}
             rings.append({"labels": labels(*place), "counts": counts, "gauges": {"size": 1000}})
             spread.append({"labels": labels(*place), "counts": {}, "gauges": {"flows": 12}})
             counts = {"cpu_ns": (300 * INTERVAL_NS // 1000 if moved else 0, 1), "switches": (moved, 1)}
+            counts["waited_ms"] = (waited_ms, waited_ms)
             gauges = {"cpu": place[1] + 4, "node": 1}
             workers.append({"labels": labels(*place, worker=f"vhost-{place[0]}"), "counts": counts, "gauges": gauges})
         self.scenario.table("vhost_queues", "queues", vhost, full=full)
@@ -76,8 +79,8 @@ class Host:
             for probe, way in (("irq_path", times), ("tx_kick_path", KICK_NS)):
                 for stage, ns in {**way, "total": sum(way.values())}.items():
                     self._histogram(probe, "stages", labels(*place, stage=stage), ns)
-            self._histogram("vhost_queues", "wake", labels(*place, direction="rx"), times["S1-S2"] // 2, count=wakeups)
-            self._histogram("vhost_queues", "scheduled", labels(*place), times["S1-S2"] // 4, count=wakeups)
+            self._histogram("vhost_queues", "wake", labels(*place, direction="rx"), times["S1-S2"] // 2, count=100)
+            self._histogram("vhost_queues", "scheduled", labels(*place), times["S1-S2"] // 4, count=100)
             self._histogram("tun_queues", "occupancy", labels(*place), 30, "packets")
         self.ticks += 1
         return self.scenario.end()

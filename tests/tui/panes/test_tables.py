@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from netconsole.findings.incident import Incident
-from netconsole.findings.match import Evidence
+from netconsole.findings.match import RowName, RowVerdict
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.profile import Profile
 from netconsole.telemetry.session import Connection
-from netconsole.telemetry.tables import RowKey
 from netconsole.tui.panes.common.tables import Block, table_block
 from netconsole.tui.panes.drops import places
 from netconsole.tui.panes.overview.header import Pause, first_line
@@ -103,18 +101,13 @@ def test_on_the_overview_rows_that_stand_still_for_a_minute_make_room() -> None:
     assert brief.rows(scene) == [] and brief.note(scene) == "nothing for a minute; 2 quiet rows are in its pane"
 
 
-def proving(key: RowKey, ended_ns: int | None = None) -> Incident:
-    evidence = (Evidence("table", DROPS, "drops", key),)
-    return Incident(1, "!!", "c", "s", 1, ended_ns, None, evidence, {}, 1.0, 9, 9.0, False, None, "packets", (), (), ())
-
-
-def test_a_row_has_the_level_of_the_incident_that_it_proves_as_long_as_that_goes_on() -> None:
+def test_a_row_has_the_level_of_its_worst_finding() -> None:
     session, block = PlayedSession(Scenario().hello().status(DROPS)), table_block(MANIFESTS[DROPS], "drops")
     session.play(interval(0, row("eth0", 8, 80), row("eth1", 1, 1)))
     key = next(one for one in session.state.probes[DROPS].tables["drops"].rows if ("device", "eth1") in one)
 
-    def marks(*findings: Incident) -> tuple[list[tuple[str, str]], list[str], str]:
-        scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"), findings=findings)
+    def marks(verdicts: dict[RowName, RowVerdict]) -> tuple[list[tuple[str, str]], list[str], str]:
+        scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"), verdicts=verdicts)
         rows, died = [one.cells for one in block.rows(scene)], places.block()
         levels = [one.cells["level"].text for one in died.rows(scene)]
         return [(one["class"].text, one["device"].text) for one in rows], levels, died.title(scene)
@@ -124,8 +117,8 @@ def test_a_row_has_the_level_of_the_incident_that_it_proves_as_long_as_that_goes
         ["ok", "ok"],
         "Where packets die · 0 packets/s lost, 0 in total, at 0 places",
     )
-    assert marks() == marks(proving(key, ended_ns=2)) == quiet
-    assert marks(proving(key)) == (
+    assert marks({}) == quiet
+    assert marks({(DROPS, "table", "drops", key): RowVerdict("!!", "act", "")}) == (
         [("!!", "eth1"), ("ok", "eth0")], ["!!", "ok"], "Where packets die · 1 packets/s lost, ≥1 in total, at 1 place"
     )  # fmt: skip
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from netconsole.findings.match import RowVerdict
 from netconsole.probes import catalogue as probes
 from netconsole.profile.profile import Budget
 from netconsole.recording.player import Player
@@ -13,6 +15,7 @@ from netconsole.recording.reader import Recording
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.tables import row_key
 from netconsole.tui.panes import catalogue, row_page
+from netconsole.tui.panes.common.states import RowStatus
 from netconsole.tui.panes.vhost import pane as vhost
 from netconsole.tui.panes.vhost import queues
 from netconsole.tui.scene.scene import Scene, Subject
@@ -21,17 +24,18 @@ from tests.support.tui.vhost_scenes import NS, Host, labels
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
 NAMES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")
+MANIFESTS = {name: probes.shipped(name) for name in NAMES}
 
 
 def scene_of(session: PlayedSession, names: tuple[str, ...] = NAMES) -> Scene:
     manifests = {name: probes.shipped(name) for name in names}
-    return Scene(session.state, manifests, PROFILE, Connection("live"))
+    return Scene(session.state, manifests, PROFILE, Connection("live"), verdicts=session.findings.verdicts)
 
 
 @pytest.fixture
 def host() -> tuple[Host, PlayedSession]:
     """Three VMs of two queues after a first interval in which nothing moved."""
-    made, session = Host(3, 2), PlayedSession()
+    made, session = Host(3, 2), PlayedSession(manifests=MANIFESTS)
     session.play(made.interval(set()))
     return made, session
 
@@ -103,9 +107,10 @@ def test_the_stuck_queue_of_a_real_hypervisor_is_named() -> None:
     player = Player(Recording(RECORDINGS / "vhost.ncrec"), manifests, Budget())
     said = set()
     while player.step():
-        scene = Scene(player.place.state, manifests, PROFILE, Connection("live"))
-        said |= {queues.verdict(scene, queue) for queue in queues.queues(scene)}
-    assert said & {("!!", "stuck: guest"), ("!!", "stuck: no poll")}
+        verdicts = player.place.findings.verdicts
+        scene = Scene(player.place.state, manifests, PROFILE, Connection("live"), verdicts=verdicts)
+        said |= {row.cells["state"].text for row in vhost.block().rows(scene)}
+    assert said & {"!! stuck: guest", "!! stuck: no poll"}
 
 
 def test_drops_of_a_queue_that_moves_are_a_full_ring(host: tuple[Host, PlayedSession]) -> None:
@@ -115,61 +120,73 @@ def test_drops_of_a_queue_that_moves_are_a_full_ring(host: tuple[Host, PlayedSes
 
 
 def test_one_queue_is_no_queues() -> None:
-    made, session = Host(1, 1), PlayedSession()
+    made, session = Host(1, 1), PlayedSession(manifests=MANIFESTS)
     session.play(made.interval(set()))
     assert vhost.block().title(scene_of(session)).startswith("vhost queues, worst first · 1 queue · 0 active")
 
 
 def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> None:
-    made, session = Host(200, 8), PlayedSession()
+    made, session = Host(200, 8), PlayedSession(manifests=MANIFESTS)
     session.play(made.interval(set()))
     busy = {(vm, vm % 8) for vm in range(0, 200, 4)}
     session.play(made.interval(busy))
-    session.play(made.interval(busy, slow={(100, 4): 9_000_000}))
+    for _ in range(2):
+        session.play(made.interval(busy, slow={(100, 4): 12_000_000}))
     scene = scene_of(session)
     rows = vhost.block().rows(scene)
     assert len(rows) == 1600
-    assert (rows[0].cells["vm"].text, rows[0].cells["state"].text) == ("vm-100", "! late worker")
+    assert (rows[0].cells["vm"].text, rows[0].cells["state"].text) == ("vm-100", "! late interrupts")
     worst = max(rows, key=lambda row: float(row.cells["irq_p99"].sort or 0))
     assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
-    assert worst.cells["wake"].tone == "look"
     assert vhost.block().title(scene).startswith("vhost queues, worst first · 1\u202f600 queues · 50 active")
 
 
 @pytest.mark.parametrize(
-    ("before_ns", "now_ns", "wakeups", "state"),
+    ("ring_full", "starved", "waited_ms", "state"),
     [
-        (6_000_000, 6_000_000, 20, "ok"),  # 3 ms: slow, but as ever, and 3 % of the time
-        (40_000, 6_000_000, 20, "! late worker"),  # 3 ms, of one that used to come within 20 us
-        (1_400_000_000, 1_400_000_000, 2, "! late worker"),  # 705 ms, as ever: it waits most of the time
-        (40_000, 1_400_000, 100, "ok"),  # less than a millisecond
+        (1, 0, 0, "ok"),
+        (2, 0, 0, "!! ring full"),
+        (0, 99, 0, "ok"),
+        (0, 100, 0, "! no buffers"),
+        (0, 0, 499, "ok"),
+        (0, 0, 500, "! late worker"),
+        (0, 100, 500, "! late worker"),
+        (2, 100, 500, "!! ring full"),
     ],
 )
-def test_a_worker_is_late_by_its_own_past_and_by_how_often_it_is_woken(
-    before_ns: int, now_ns: int, wakeups: int, state: str
-) -> None:
-    made, session = Host(1, 1), PlayedSession()
+def test_a_queue_is_as_bad_as_its_worst_finding(ring_full: int, starved: int, waited_ms: int, state: str) -> None:
+    """In one interval: a pane has no limits of its own (docs/reference/probes.md#findings)."""
+    made, session = Host(1, 1), PlayedSession(manifests=MANIFESTS)
     session.play(made.interval(set()))
-    session.play(made.interval({(0, 0)}, slow={(0, 0): before_ns}, wakeups=100))
-    session.play(made.interval({(0, 0)}, slow={(0, 0): now_ns}, wakeups=wakeups))
+    session.play(made.interval({(0, 0)}, ring_full=ring_full, starved=starved, waited_ms=waited_ms))
     (row,) = texts(scene_of(session))
     assert row["state"] == state
+    found = [(one.level, one.cause) for one in session.findings.update(session.state)]
+    assert (state == "ok") == (not found), found
+
+
+def test_of_more_full_rings_than_become_incidents_each_says_so() -> None:
+    made, session = Host(200, 1), PlayedSession(manifests=MANIFESTS)
+    session.play(made.interval(set()))
+    session.play(made.interval(set(made.places), ring_full=50))
+    assert len(session.findings.update(session.state)) < 200
+    assert {row["state"] for row in texts(scene_of(session))} == {"!! ring full"}
 
 
 @pytest.mark.parametrize("active", [8, 80, 200])
 def test_an_interval_costs_what_moves_in_it(active: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1600 queues only those are judged and written anew that move now, or did in the interval before."""
-    made, session, pane = Host(200, 8), PlayedSession(), vhost.block()
+    made, session, pane = Host(200, 8), PlayedSession(manifests=MANIFESTS), vhost.block()
     session.play(made.interval(set()))
     pane.rows(scene_of(session))
     judged: list[queues.Queue] = []
-    verdict = queues.verdict
+    status_of = queues.status_of
 
-    def judge(scene: Scene, queue: queues.Queue) -> tuple[str, str]:
+    def judge(queue: queues.Queue, found: Mapping[queues.QueuePlace, RowVerdict]) -> RowStatus:
         judged.append(queue)
-        return verdict(scene, queue)
+        return status_of(queue, found)
 
-    monkeypatch.setattr(queues, "verdict", judge)
+    monkeypatch.setattr(queues, "status_of", judge)
     for first in (0, 400):
         judged.clear()
         session.play(made.interval(set(made.places[first : first + active])))
@@ -189,7 +206,7 @@ def test_it_is_said_why_there_are_no_times_of_interrupts(host: tuple[Host, Playe
 
 
 def test_a_kept_table_tells_the_same_as_a_new_one() -> None:
-    made, session = Host(20, 4), PlayedSession()
+    made, session = Host(20, 4), PlayedSession(manifests=MANIFESTS)
     kept = vhost.block()
     busy = [{(vm, 0) for vm in range(tick, tick + 5)} for tick in range(6)]
     for tick, moving in enumerate([set(), *busy, set()]):
@@ -272,7 +289,7 @@ def test_the_page_of_a_queue_has_the_way_from_the_guest_too(host: tuple[Host, Pl
 
 
 def test_where_nothing_can_run_the_pane_says_so_and_what_remains() -> None:
-    session = PlayedSession()
+    session = PlayedSession(manifests=MANIFESTS)
     why = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
     host = Host(0, 0)
     for name in NAMES:

@@ -15,7 +15,7 @@ from netconsole.findings import incidents
 from netconsole.findings import matches as matches_module
 from netconsole.findings.incident import told
 from netconsole.findings.incidents import ENDED_SHOWN, Incidents
-from netconsole.findings.match import Match
+from netconsole.findings.match import Match, RowVerdict
 from netconsole.findings.open_incident import LEAVES_AFTER, LEAVES_AFTER_LASTING, PAUSES
 from netconsole.findings.rules import fits, say
 from netconsole.findings.windows import SHORT, Windows
@@ -428,3 +428,16 @@ def test_where_there_are_too_many_the_worst_are_shown(
         shown = findings.update(stream.state)
     assert [one.sentence.rpartition(" ")[2] for one in shown] == ["B", "D"]
     assert len([*findings.log]) == 3
+
+
+def test_a_row_has_the_state_of_its_worst_finding_as_long_as_its_incident_goes_on(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 1, 50)
+    (row,) = stream.state.probes["p"].tables["drops"].rows
+    assert findings.verdicts == {("p", "table", "drops", row): RowVerdict("!", "look at it", "", 0, 50.0)}
+    run(stream, findings, LEAVES_AFTER - 1)
+    assert [one.level for one in findings.verdicts.values()] == ["!"]
+    run(stream, findings, 1)
+    assert not findings.verdicts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole.findings.incidents import Incidents
-from netconsole.findings.matches import MAX_PER_RULE
+from netconsole.findings.matches import MAX_ALIKE, loudest
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
@@ -15,7 +15,7 @@ from tests.unit.telemetry.test_state import SECOND, Stream
 
 
 def test_of_more_rows_than_are_said_the_strongest_are(stream: Stream, manifests: dict[str, Manifest]) -> None:
-    assert MAX_PER_RULE == 50
+    assert MAX_ALIKE == 50
     rows = [
         Row({"reason": f"R{rate}", "class": "suspicious", "provenance": "kernel"}, {"count": Count(rate, rate)})
         for rate in range(100, 160)
@@ -24,7 +24,7 @@ def test_of_more_rows_than_are_said_the_strongest_are(stream: Stream, manifests:
         frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=True, rows=[*rows[30:], *rows[:30]])
     )
     stream.end()
-    said = sorted(match.value for match in matches(stream.state, manifests))
+    said = sorted(match.value for match in loudest(matches(stream.state, manifests))[0])
     assert said == [float(rate) for rate in range(110, 160)]
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
 from netconsole.escalation.investigation import Investigation
 from netconsole.findings.incident import Incident
-from netconsole.findings.match import Level
+from netconsole.findings.match import RowName, RowVerdict
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress
@@ -79,21 +78,18 @@ class Scene:
 
     balance: BalanceWatch | None = None
     """Losses of the kernel's own counters against what probes saw."""
-
-    @cached_property
-    def marks(self) -> Mapping[Subject, Level]:
-        """The level of the incident that a row proves: the row has at least that, wherever it is shown."""
-        found: dict[Subject, Level] = {}
-        for incident in reversed(self.findings):  # the worst comes first
-            if incident.ended_ns is None and incident.level != "?":
-                for proof in incident.evidence:
-                    if proof.kind in ("table", "histogram"):
-                        found[Subject(proof.probe, proof.kind, proof.name, proof.key)] = incident.level
-        return found
+    verdicts: Mapping[RowName, RowVerdict] = field(default_factory=dict)
+    """The state of each row of which a finding speaks: the row has at least that, wherever it is shown."""
 
     def level(self, usual: str, row: Subject) -> str:
-        """The level of a row by itself, or that of the incident that it proves, if that is worse."""
-        return min(usual, self.marks.get(row, usual), key=lambda one: URGENCY[one])
+        """The level of a row by itself, or that of its worst finding, if that is worse."""
+        known = self.verdicts.get(row)
+        return min(usual, known.level if known is not None else usual, key=lambda one: URGENCY[one])
+
+    def worst_of(self, rows: Iterable[Subject]) -> RowVerdict | None:
+        """The worst state that a finding gives to one of these rows; None where none speaks of them."""
+        known = [verdict for row in rows if (verdict := self.verdicts.get(row)) is not None]
+        return min(known, key=lambda one: one.rank, default=None)
 
     @property
     def interval_s(self) -> float:

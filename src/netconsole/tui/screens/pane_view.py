@@ -148,9 +148,9 @@ def table_levels(scene: Scene, blocks: Sequence[PlacedBlock]) -> dict[str, Level
 
 def _levels_in(scene: Scene, block: Block) -> list[Level]:
     """The levels of the rows of a block. Of one that is drawn in a way of its own, the rows have to be asked."""
-    of_probe = {row: level for row, level in scene.marks.items() if row.probe == block.probe}
+    of_probe = {row: known.level for row, known in scene.verdicts.items() if row[0] == block.probe}
     if not of_probe or block.name.startswith(f"{block.probe}-"):
-        return [level for row, level in of_probe.items() if block.name == f"{row.probe}-{row.name}"]
+        return [level for (probe, _, name, _), level in of_probe.items() if block.name == f"{probe}-{name}"]
     return [level for row in block.rows(scene) if (level := of_probe.get(cast(Subject, row.key)))]
 
 

@@ -155,7 +155,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
         since_ns = (scene.state.sources[state.source].closed_wall_ns or 0) - QUIET_AFTER_NS
         rows = [row for row in rows if row.moving or row.last_active_ns >= since_ns or not row.counts]
     table_is = (probe, "table", name)
-    marks = {one.key: level for one, level in scene.marks.items() if (one.probe, one.kind, one.name) == table_is}
+    marks = {row[3]: known.level for row, known in scene.verdicts.items() if row[:3] == table_is}
     ranked = sorted(rows, key=lambda row: _worth(row, spec.sort, marks))
     labels = spec.labels
     return [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from netconsole.base import figure
-from netconsole.findings.match import Level
-from netconsole.snapshot.balance import SEEN_BY, balance_sums, is_filtered
+from netconsole.snapshot.balance import SEEN_BY, balance_sums, is_filtered, level_of
 from netconsole.snapshot.document import BalanceData
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene
@@ -12,7 +11,6 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES
 
 NAME = "balance"
-CLOSED_PCT = 99.9
 COLUMNS = (
     TableColumn("level", "", 2),
     TableColumn("stage", "stage", 14),
@@ -41,7 +39,7 @@ def _table(rows: list[BalanceData]) -> list[TableRow]:
 
 
 def _cells(row: BalanceData) -> dict[str, Cell]:
-    level: Level = "ok" if (row.coverage_pct or 0.0) >= CLOSED_PCT else "?" if row.hidden_by else "!"
+    level = level_of(row)
     unexplained = "filtered" if is_filtered(row) else "unknown" if row.hidden_by else figure.count(row.unexplained)
     device = figure.safe(row.device, 40) if row.device else "all CPUs" if row.stage == "backlog" else ""
     netns = "" if row.netns in (None, "", "host") else f"netns {figure.safe(row.netns, 40)}"

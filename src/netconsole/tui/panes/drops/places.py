@@ -53,7 +53,8 @@ class PlacesOfScene:
 
 
 def _level(scene: Scene, row: CountedRow) -> Level | None:
-    return scene.marks.get(Subject(row.family.probe, "table", row.family.table, row.key))
+    known = scene.verdicts.get((row.family.probe, "table", row.family.table, row.key))
+    return known.level if known is not None else None
 
 
 def block() -> Block:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from netconsole.findings.match import RowVerdict
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
-from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY, trouble
+from netconsole.tui.panes.common.states import RowStatus, status
 from netconsole.tui.scene.scene import Scene
 
 FLOWS, UPCALLS, DROPS = "ovs_flows", "ovs_upcalls", "ovs_drops"
-SLOW_ANSWER_NS = 10_000_000
-"""An upcall that takes longer holds up the first packet of a flow noticeably; usual are 0.1 to 1 ms."""
-FULL_PCT = 90.0
-SLOW_DUMP_MS = 1000.0
-"""From 1300 ms on ovs-vswitchd lowers its flow limit (OVS ofproto/ofproto-dpif-upcall.c, udpif_revalidator)."""
-NO_HANDLER, HANDLER_GONE, QUEUE_FULL = "ENOTCONN", "ECONNREFUSED", "EAGAIN"
-LOST = {NO_HANDLER: "no handler", HANDLER_GONE: "handler gone", QUEUE_FULL: "queue full"}
-"""Why an upcall did not reach user space, by its error, in words; other errors are said by name."""
 
 Bridges: TypeAlias = dict[tuple[Label, Label], str]
 """The name of a bridge, by datapath and port."""
@@ -27,11 +20,10 @@ Bridges: TypeAlias = dict[tuple[Label, Label], str]
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port that asks user space, for one kind of upcall; ``errors`` are upcalls lost per second, by error."""
+    """A port that asks user space, for one kind of upcall, and how long its answers take."""
 
     row: RowState
     latency: HistogramState | None
-    errors: dict[str, float]
 
 
 @dataclass(slots=True)
@@ -73,16 +65,7 @@ def histogram_of(scene: Scene, probe: str, name: str, key: RowKey) -> HistogramS
 
 def ports(scene: Scene) -> list[Port]:
     """Every port that has asked user space, by kind of upcall."""
-    errors: dict[RowKey, dict[str, float]] = {}
-    for row in rows_of(scene, UPCALLS, "failures"):
-        lost = row.per_s("count")
-        if lost:
-            place = row_key({name: value for name, value in row.labels.items() if name != "error"})
-            errors.setdefault(place, {})[str(row.labels.get("error"))] = lost
-    return [
-        Port(row, histogram_of(scene, UPCALLS, "latency", row.key), errors.get(row.key, {}))
-        for row in rows_of(scene, UPCALLS, "upcalls")
-    ]
+    return [Port(row, histogram_of(scene, UPCALLS, "latency", row.key)) for row in rows_of(scene, UPCALLS, "upcalls")]
 
 
 def datapaths(scene: Scene) -> list[Datapath]:
@@ -97,47 +80,31 @@ def datapaths(scene: Scene) -> list[Datapath]:
     return list(found.values())
 
 
-def port_verdict(port: Port) -> tuple[str, str]:
-    """The state of a port as a level and in words."""
-    row = port.row
-    if port.errors:
-        error = max(port.errors, key=lambda name: port.errors[name])
-        return trouble(LOST.get(error, f"lost: {error}"))
-    rates = [row.per_s(name) for name in ("upcalls", "failed", "unanswered")]
-    if any(rate is None for rate in rates):
-        return UNKNOWN
-    asked, failed, unanswered = rates
-    if failed:
-        return trouble("loses upcalls")
-    if unanswered:
-        return trouble("no answer")
-    if port.latency is not None and (port.latency.percentile(99.0, "delta") or 0.0) > SLOW_ANSWER_NS:
-        return trouble("slow answers")
-    return GOOD if asked else IDLE
+def found_of(scene: Scene) -> dict[RowKey, RowVerdict]:
+    """The worst of what findings say of each port: of what it asks, of its errors, of the answers."""
+    worst: dict[RowKey, RowVerdict] = {}
+    for (probe, _, name, key), verdict in scene.verdicts.items():
+        if probe == UPCALLS and name in ("upcalls", "failures", "latency"):
+            port = tuple(pair for pair in key if pair[0] != "error")
+            if port not in worst or verdict.rank < worst[port].rank:
+                worst[port] = verdict
+    return worst
 
 
-def verdict(datapath: Datapath) -> tuple[str, str]:
-    """The state of a datapath as a level and in words, of which TROUBLES says more; its worst port counts as well."""
+def port_status(port: Port, found: Mapping[RowKey, RowVerdict]) -> RowStatus:
+    """The state of a port."""
+    return status(found.get(port.row.key), [port.row.per_s(name) for name in ("upcalls", "failed", "unanswered")])
+
+
+def datapath_status(scene: Scene, datapath: Datapath, found: Mapping[RowKey, RowVerdict]) -> RowStatus:
+    """The state of a datapath: its worst port counts as well."""
     row = datapath.row
-    gauges = row.gauges if row is not None else {}
-    if gauges.get("no_handler"):
-        return trouble("no handler")
-    judged = [port_verdict(port) for port in datapath.ports]
-    judged.sort(key=lambda one: URGENCY[one[0]])
-    if judged and judged[0][0] in ("!!", "!"):
-        return judged[0]
-    if row is None:
-        return judged[0] if judged else UNKNOWN
-    if row.per_s("lost"):
-        return trouble("loses upcalls")
-    if (gauges.get("limit_used_pct") or 0.0) > FULL_PCT:
-        return trouble("table full")
-    if (gauges.get("dump_ms") or 0.0) > SLOW_DUMP_MS:
-        return trouble("slow dumps")
-    looked_up = [row.per_s("hits"), row.per_s("misses")]
-    if any(rate is None for rate in looked_up):
-        return UNKNOWN
-    return GOOD if any(looked_up) else IDLE
+    known = [verdict for port in datapath.ports if (verdict := found.get(port.row.key)) is not None]
+    own = scene.verdicts.get((FLOWS, "table", "datapaths", row.key)) if row is not None else None
+    worst = min([*known, own] if own is not None else known, key=lambda one: one.rank, default=None)
+    if worst is None and row is None:
+        return min((port_status(port, found) for port in datapath.ports), key=lambda one: one.urgency)
+    return status(worst, [row.per_s("hits"), row.per_s("misses")] if row is not None else [])
 
 
 def hit_pct(row: RowState) -> float | None:

@@ -7,21 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from netconsole.base import figure
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import RowState
-from netconsole.telemetry.words import meaning
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.ovs.datapaths import (
     DROPS,
     FLOWS,
     UPCALLS,
+    datapath_status,
     datapaths,
-    port_verdict,
+    found_of,
+    port_status,
     ports,
     rows_of,
-    verdict,
 )
-from netconsole.tui.panes.ovs.pane import state_text
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.widgets.look import LEVEL_TONES
 from netconsole.tui.widgets.painted import Line
 
 MOST = 8
@@ -35,7 +33,7 @@ def of_datapath(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     found = next((one for one in datapaths(scene) if one.row is not None and one.row.key == subject.key), None)
     if found is None:
         return
-    yield from _state(*verdict(found))
+    yield from [datapath_status(scene, found, found_of(scene)).line(), []]
     cpus = [row for row in rows_of(scene, UPCALLS, "cpus") if row.labels.get("datapath") == found.name]
     yield from _ranked(
         scene, UPCALLS, "Upcalls by CPU", cpus, "upcalls", lambda row: f"CPU {row.labels.get('cpu')}, {_kind(row)}"
@@ -54,7 +52,7 @@ def of_port(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     if found is None:
         return
     labels = found.row.labels
-    yield from _state(*port_verdict(found))
+    yield from [port_status(found, found_of(scene)).line(), []]
     place = ("datapath", "port", "netns", "kind")
     lost = [row for row in rows_of(scene, UPCALLS, "failures") if _same(row.labels, labels, place)]
     yield from _ranked(
@@ -73,12 +71,6 @@ def of_drop(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     yield from _ranked(
         scene, DROPS, "Flows whose packets are dropped", flows, "count", lambda row: flow_text(row.labels)
     )
-
-
-def _state(level: str, words: str) -> Iterator[Line]:
-    means = f": {found}" if (found := meaning(words)) else ""
-    yield [("  state         ", "dim"), (state_text(level, words), LEVEL_TONES[level]), (means, "")]
-    yield []
 
 
 def _kind(row: RowState) -> str:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from netconsole.base import figure
 from netconsole.telemetry.tables import HistogramState, RowState
-from netconsole.telemetry.words import UNKNOWN, URGENCY, meaning, said, trouble
+from netconsole.telemetry.words import UNKNOWN
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.panes.common.flow_text import flow_text
+from netconsole.tui.panes.common.states import RowStatus, status
 from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block, class_cell, seen_share
 from netconsole.tui.panes.ovs.datapaths import (
     DROPS,
@@ -21,19 +22,20 @@ from netconsole.tui.panes.ovs.datapaths import (
     Datapath,
     Port,
     bridges,
+    datapath_status,
     datapaths,
+    found_of,
     handlers,
     hit_pct,
     place_of,
-    port_verdict,
+    port_status,
     ports,
     rows_of,
-    verdict,
 )
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import STANDS_STILL, why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole.tui.widgets.look import LEVEL_TONES, Tone
+from netconsole.tui.widgets.look import Tone
 
 VSWITCHD = "ovs-vswitchd"
 HEALTH_COLUMNS = (
@@ -142,15 +144,19 @@ def handlers_block() -> Block:
 
 def health_rows(scene: Scene) -> list[TableRow]:
     """Every datapath, the worst first, then ovs-vswitchd."""
-    ranked = sorted(((verdict(one), one) for one in datapaths(scene)), key=lambda pair: URGENCY[pair[0][0]])
+    found = found_of(scene)
+    ranked = sorted(
+        ((datapath_status(scene, one, found), one) for one in datapaths(scene)), key=lambda pair: pair[0].urgency
+    )
     shown = [_datapath_row(scene, state, one) for state, one in ranked]
-    return [*shown, *(_vswitchd_row(row) for row in rows_of(scene, FLOWS, "vswitchd"))]
+    return [*shown, *(_vswitchd_row(scene, row) for row in rows_of(scene, FLOWS, "vswitchd"))]
 
 
 def port_rows(scene: Scene) -> list[TableRow]:
     """Every port that asked, the worst state first, then the one that asks most."""
-    judged = [(port_verdict(port), port) for port in ports(scene)]
-    judged.sort(key=lambda pair: (URGENCY[pair[0][0]], *_worth(pair[1].row, "upcalls")))
+    found = found_of(scene)
+    judged = [(port_status(port, found), port) for port in ports(scene)]
+    judged.sort(key=lambda pair: (pair[0].urgency, *_worth(pair[1].row, "upcalls")))
     of_ports = bridges(scene)
     return [
         TableRow(Subject(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports))
@@ -189,25 +195,15 @@ def drop_rows(scene: Scene) -> list[TableRow]:
     ]
 
 
-def state_cell(level: str, words: str) -> Cell:
-    """A state in words, with its level before it where it needs a look; sorts the worst first."""
-    return Cell(state_text(level, words), float(URGENCY[level]), LEVEL_TONES[level])
-
-
-def state_text(level: str, words: str) -> str:
-    """``!! no handler``, ``ok``."""
-    return figure.safe(said(level, words), 40)
-
-
 def _health_title(scene: Scene) -> str:
     """What is worst, in one sentence."""
-    states = [(*verdict(one), one.name) for one in datapaths(scene)]
-    states += [(*_process_state(row), VSWITCHD) for row in rows_of(scene, FLOWS, "vswitchd")]
-    states.sort(key=lambda one: URGENCY[one[0]])
-    if not states or states[0][0] not in ("!!", "!"):
+    found = found_of(scene)
+    states = [(datapath_status(scene, one, found), one.name) for one in datapaths(scene)]
+    states += [(_process_status(scene, row), VSWITCHD) for row in rows_of(scene, FLOWS, "vswitchd")]
+    worst, name = min(states, key=lambda one: one[0].urgency, default=(RowStatus(*UNKNOWN), ""))
+    if not worst.needs_a_look:
         return "Open vSwitch"
-    _, words, name = states[0]
-    return f"Open vSwitch · {figure.safe(name, 32)}: {figure.safe(meaning(words) or words, 80)}"
+    return f"Open vSwitch · {figure.safe(name, 32)}: {figure.safe(worst.means or worst.word, 80)}"
 
 
 def _ports_title(scene: Scene) -> str:
@@ -247,19 +243,19 @@ def _handlers_title(scene: Scene) -> str:
     return " · ".join(parts)
 
 
-def _datapath_row(scene: Scene, state: tuple[str, str], datapath: Datapath) -> TableRow:
+def _datapath_row(scene: Scene, state: RowStatus, datapath: Datapath) -> TableRow:
     row = datapath.row
     if row is not None:
         return TableRow(Subject(FLOWS, "table", "datapaths", row.key), partial(_datapath_cells, scene, state, row))
     first = datapath.ports[0]
-    cells = {"datapath": Cell(figure.safe(datapath.name, 64), str(datapath.name)), "state": state_cell(*state)}
+    cells = {"datapath": Cell(figure.safe(datapath.name, 64), str(datapath.name)), "state": state.cell()}
     lost = sum(port.row.per_s("failed") or 0.0 for port in datapath.ports)
     cells["lost"] = Cell(figure.number(lost, _bounds(scene, UPCALLS).now), lost, "act" if lost else "dim")
     unknown = {column.name: Cell(figure.UNKNOWN) for column in HEALTH_COLUMNS if column.name not in cells}
     return TableRow(Subject(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
 
 
-def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict[str, Cell]:
+def _datapath_cells(scene: Scene, state: RowStatus, row: RowState) -> dict[str, Cell]:
     gauges = row.gauges
     hits, misses, lost = (row.per_s(name) for name in ("hits", "misses", "lost"))
     looked_up = None if hits is None or misses is None else hits + misses
@@ -269,7 +265,7 @@ def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict
     return {
         "datapath": Cell(figure.safe(row.labels.get("datapath"), 64), str(row.labels.get("datapath"))),
         "kind": Cell(figure.safe(row.labels.get("kind"), 16), str(row.labels.get("kind"))),
-        "state": state_cell(*state),
+        "state": state.cell(),
         "handlers": Cell(figure.number(handlers), handlers, "act" if handlers == 0 else ""),
         "lost": Cell(figure.number(lost), lost, "act" if lost else "dim"),
         "lost_total": Cell(figure.number(row.total("lost")), row.total("lost")),
@@ -284,34 +280,38 @@ def _datapath_cells(scene: Scene, state: tuple[str, str], row: RowState) -> dict
     }
 
 
-def _process_state(row: RowState) -> tuple[str, str]:
-    """Level and word for ovs-vswitchd."""
-    silent = row.gauges.get("silent")
-    if row.gauges.get("ended"):
-        return trouble("ended")
-    return trouble("no answer") if silent else UNKNOWN if silent is None else ("ok", "answers")
+def _process_status(scene: Scene, row: RowState) -> RowStatus:
+    """The state of ovs-vswitchd."""
+    found = scene.verdicts.get((FLOWS, "table", "vswitchd", row.key))
+    if found is None and row.gauges.get("silent") is not None:
+        return RowStatus("ok", "answers")
+    return status(found, [])
 
 
-def _vswitchd_row(row: RowState) -> TableRow:
+def _vswitchd_row(scene: Scene, row: RowState) -> TableRow:
     """ovs-vswitchd has no lookups and no flows of its own: those cells stay empty."""
     gauges = row.gauges
     answer_ms, ago_s = gauges.get("answer_ms"), gauges.get("answered_ago_s")
-    state = _process_state(row)
-    words = f"answers in {figure.duration(answer_ms, 'ms')}" if state[0] == "ok" and answer_ms is not None else state[1]
+    state = _process_status(scene, row)
+    words = (
+        f"answers in {figure.duration(answer_ms, 'ms')}"
+        if state.level == "ok" and answer_ms is not None
+        else state.word
+    )
     words += f" for {figure.duration(ago_s, 's')}" if gauges.get("silent") and ago_s is not None else ""
     cells = {column.name: Cell("") for column in HEALTH_COLUMNS}
     handlers = gauges.get("handlers")
     cells |= {
         "datapath": Cell(VSWITCHD, VSWITCHD),
         "kind": Cell("process", "process"),
-        "state": state_cell(state[0], words),
+        "state": state.cell(words),
         "handlers": Cell(figure.number(handlers), handlers),
         "puts": Cell(figure.number(row.per_s("flow_puts")), row.per_s("flow_puts")),
     }
     return TableRow(Subject(FLOWS, "table", "vswitchd", row.key), cells)
 
 
-def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Bridges) -> dict[str, Cell]:
+def _port_cells(scene: Scene, state: RowStatus, port: Port, of_ports: Bridges) -> dict[str, Cell]:
     row = port.row
     bounds = _bounds(scene, UPCALLS)
 
@@ -326,7 +326,7 @@ def _port_cells(scene: Scene, state: tuple[str, str], port: Port, of_ports: Brid
         "vm": Cell(figure.safe(row.labels.get("vm"), 64), str(row.labels.get("vm") or "")),
         "datapath": Cell(figure.safe(row.labels.get("datapath"), 64), str(row.labels.get("datapath"))),
         "kind": Cell(figure.safe(row.labels.get("kind"), 16), str(row.labels.get("kind"))),
-        "state": state_cell(*state),
+        "state": state.cell(),
         "upcalls": rate("upcalls"),
         "total": Cell(figure.number(total, bounds.total), total),
         "p50": percentile_cell(port.latency, 50.0),

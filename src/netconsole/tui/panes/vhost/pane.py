@@ -11,7 +11,6 @@ from functools import partial
 from netconsole.base import figure
 from netconsole.compare.reference import Reference
 from netconsole.telemetry.tables import HistogramState, RowState
-from netconsole.telemetry.words import URGENCY, meaning, said
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.stages import side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block
@@ -25,18 +24,18 @@ from netconsole.tui.panes.vhost.queues import (
     Ranked,
     Ranking,
     dominating,
-    is_late,
+    found_of,
     percentile_ns,
     queues,
     stage_words,
     stages,
-    verdict,
+    status_of,
     wake_ns,
 )
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole.tui.widgets.look import LEVEL_TONES, Tone
+from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
 
 MAX_SLOW = 8
@@ -83,7 +82,7 @@ class AllQueues:
         """How many there are, how many are active, and how many need a look."""
         ranking = self._ranking
         ranking.update(scene)
-        levels = [one.level for one in ranking.active]
+        levels = [one.status.level for one in ranking.active]
         known = len(levels) + len(ranking.idle)
         parts = [figure.things(known, "queues"), f"{len(levels)} active"]
         parts += [f"{levels.count(level)} {level}" for level in ("!!", "!") if level in levels]
@@ -128,9 +127,7 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     queue = next((queue for queue in queues(scene) if subject in queue.rows), None)
     if queue is None:
         return
-    level, words = verdict(scene, queue)
-    means = f": {found}" if (found := meaning(words)) else ""
-    yield [("  state         ", "dim"), (said(level, words), LEVEL_TONES[level]), (means, "")]
+    yield status_of(queue, found_of(scene)).line()
     yield from _workers(scene, queue)
     yield from _ring(scene, queue)
     yield []
@@ -218,9 +215,9 @@ def _ns(value: object) -> int:
 
 
 def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
-    queue, level = one.queue, one.level
+    queue = one.queue
     row = queue.to_guest
-    found = stages(scene, queue)
+    found, late = stages(scene, queue), wake_ns(scene, queue)
     total = found.get("total")
     most = dominating(found)
     batches, suppressed = (row.per_s("batches"), row.per_s("suppressed")) if row else (None, None)
@@ -229,12 +226,12 @@ def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
         "vm": Cell(figure.safe(queue.vm, 64), str(queue.vm or "")),
         "device": Cell(figure.safe(queue.device, 64), str(queue.device)),
         "queue": Cell(figure.safe(queue.number, 12), queue.number if isinstance(queue.number, int) else None),
-        "state": Cell(said(level, one.words), float(URGENCY[level]), LEVEL_TONES[level]),
+        "state": one.status.cell(),
         "to_guest": _rate(scene, VHOST, queue.to_guest, "packets"),
         "from_guest": _rate(scene, VHOST, queue.from_guest, "packets"),
         "depth": _depth(row),
         "dropped": _rate(scene, RINGS, queue.ring, "ring_full", "act"),
-        "wake": _wake(scene, queue),
+        "wake": Cell(figure.duration(late), late),
         "irq_p50": _percentile(total, 50.0),
         "irq_p99": _percentile(total, 99.0),
         "stage": Cell(f"{most[0]} {figure.percent(most[1], digits=2)}", most[0]) if most else Cell(figure.UNKNOWN),
@@ -272,11 +269,6 @@ def _depth(row: RowState | None) -> Cell:
     if depth is None or not size:
         return Cell(figure.UNKNOWN)
     return Cell(f"{depth:.0f}/{size:.0f}", float(depth), "look" if not depth else "")
-
-
-def _wake(scene: Scene, queue: Queue) -> Cell:
-    late = wake_ns(scene, queue)
-    return Cell(figure.duration(late), late, "look" if is_late(scene, queue) else "")
 
 
 def _percentile(one: HistogramState | None, percent: float) -> Cell:

@@ -6,21 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from netconsole.findings.past import is_later
+from netconsole.findings.match import RowVerdict
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
-from netconsole.telemetry.words import GOOD, IDLE, UNKNOWN, URGENCY, trouble
+from netconsole.tui.panes.common.states import RowStatus, status
 from netconsole.tui.scene.scene import Scene, Subject
 
-VHOST, RINGS, INTERRUPTS, KICKS = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
-MACHINES = "vm_states"
-"""The worst first."""
-LATE_NS = 1_000_000
-"""A worker that comes within a millisecond after it was woken is never called late."""
-LATER_TIMES = 10.0
-"""So many times later than it used to come, and it is late."""
-WAITS_NS_PER_S = 300_000_000
-"""A worker that waits for a CPU so much of each second is late, also if it always was: how late times how often."""
+VHOST, RINGS, INTERRUPTS, KICKS = PROBES = "vhost_queues", "tun_queues", "irq_path", "tx_kick_path"
 
 QueuePlace: TypeAlias = tuple[Label, Label, Label]
 """Device, network namespace and queue."""
@@ -61,10 +53,9 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A queue with its state: a level and words."""
+    """A queue with its state."""
 
-    level: str
-    words: str
+    status: RowStatus
     queue: Queue
 
 
@@ -102,10 +93,12 @@ class Ranking:
             self._queues = {queue.place: queue for queue in queues(scene)}
             self.idle = {}
             looked_at = set(self._queues)
-        judged = [Ranked(*verdict(scene, self._queues[place]), self._queues[place]) for place in looked_at]
-        self.active = sorted((one for one in judged if one.level != "off"), key=_worth)
+        found = found_of(scene)
+        looked_at.update(place for place in found if place in self._queues)
+        judged = [Ranked(status_of(self._queues[place], found), self._queues[place]) for place in looked_at]
+        self.active = sorted((one for one in judged if one.status.level != "off"), key=_worth)
         for one in judged:
-            if one.level == "off":
+            if one.status.level == "off":
                 self.idle[one.queue.place] = one
             else:
                 self.idle.pop(one.queue.place, None)
@@ -124,55 +117,22 @@ def queues(scene: Scene) -> list[Queue]:
     ]
 
 
-def verdict(scene: Scene, queue: Queue) -> tuple[str, str]:
-    """The state of a queue as a level and in words, of which TROUBLES says more."""
-    dropped = queue.ring.per_s("ring_full") if queue.ring else None
-    row = queue.to_guest
-    moved = row.per_s("packets") if row else None
-    gauges = row.gauges if row else {}
-    if dropped and not moved and (why := why_not_run(scene, queue.vm)):
-        return trouble(f"stuck: VM {why}")
-    if dropped and gauges.get("detached"):
-        return trouble("stuck: detached")
-    if dropped and row is not None and not moved:
-        if gauges.get("starving"):
-            polls = gauges.get("unsignalled_buffers") and not gauges.get("unanswered")
-            return trouble("stuck: no poll" if polls else "stuck: guest")
-        return trouble("stuck: worker")
-    if dropped:
-        return trouble("ring full")
-    if row is not None and (row.per_s("starved_runs") or (gauges.get("starving") and not moved)):
-        return trouble("no buffers")
-    if is_late(scene, queue):
-        return trouble("late worker")
-    known = [one.per_s("packets") for one in (queue.to_guest, queue.from_guest, queue.ring) if one is not None]
-    if not known or any(rate is None for rate in known):
-        return UNKNOWN
-    return GOOD if any(known) else IDLE
+def found_of(scene: Scene) -> dict[QueuePlace, RowVerdict]:
+    """The worst of what findings say of each queue: of its ring, its workers, its interrupts."""
+    worst: dict[QueuePlace, RowVerdict] = {}
+    for (probe, _, _, key), verdict in scene.verdicts.items():
+        if probe in PROBES:
+            labels = dict(key)
+            place = labels.get("device"), labels.get("netns"), labels.get("queue")
+            if place not in worst or verdict.rank < worst[place].rank:
+                worst[place] = verdict
+    return worst
 
 
-def why_not_run(scene: Scene, vm: Label) -> str:
-    """``paused`` or ``stopped``; empty for a machine that runs, and when nobody looks."""
-    probe = scene.state.probes.get(MACHINES)
-    table = probe.tables.get("machines") if probe else None
-    for row in table.rows.values() if table and vm else ():
-        if row.labels.get("vm") == vm:
-            return next((state for state in ("stopped", "paused") if row.gauges.get(state)), "")
-    return ""
-
-
-def is_late(scene: Scene, queue: Queue) -> bool:
-    """Whether the queue's worker comes much later than it used to, or waits for a CPU most of the time."""
-    waits = _histogram(scene, "scheduled", queue.labels())
-    if waits is not None and waits.delta.count:
-        waited_ns_per_s = waits.delta.sum / waits.delta.count * (waits.per_s or 0.0)
-        if waited_ns_per_s > WAITS_NS_PER_S:
-            return True
-    for direction in ("rx", "tx"):
-        one = _histogram(scene, "wake", queue.labels(direction=direction))
-        if one is not None and is_later(one, 99.0, LATE_NS, LATER_TIMES):
-            return True
-    return False
+def status_of(queue: Queue, found: Mapping[QueuePlace, RowVerdict]) -> RowStatus:
+    """The state of a queue."""
+    rows = (queue.to_guest, queue.from_guest, queue.ring)
+    return status(found.get(queue.place), [row.per_s("packets") for row in rows if row is not None])
 
 
 def wake_ns(scene: Scene, queue: Queue) -> float | None:
@@ -247,4 +207,4 @@ def _worth(one: Ranked) -> tuple[float, ...]:
     queue = one.queue
     dropped = (queue.ring.per_s("ring_full") if queue.ring else None) or 0.0
     moved = sum(row.per_s("packets") or 0.0 for row in (queue.to_guest, queue.from_guest) if row is not None)
-    return URGENCY[one.level], -dropped, -moved
+    return one.status.urgency, -dropped, -moved
