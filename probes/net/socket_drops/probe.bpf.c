@@ -17,7 +17,7 @@ struct socket_key {
     u16 port;
     u16 peer_port;
     u32 l4;
-    u32 pad;
+    char merged[4];     /* whether one of its packets may be several datagrams */
 };
 struct socket_row {
     u64 buffer_full;
@@ -105,15 +105,34 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     nc_submit(ctx, record, sizeof(*record));
 }
 
-/* Counts, and returns the row of the socket to add to. NULL: there is nothing to add. */
-static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, u32 counter, u64 n,
+/* Where the tracepoint does not pass the packet (before 6.9): whether the socket takes merged ones of UDP_GRO. */
+static inline void note_merged(struct socket_key *key, struct sock *sk)
+{
+    u32 takes_merged = 0;
+
+#if NARGS_udp_fail_queue_rcv_skb < 3
+#if defined(HAVE_udp_sock_udp_flags)            /* from 6.7 */
+    takes_merged = NC_READ((struct udp_sock *)sk, udp_flags) >> 3 & 1;  /* UDP_FLAGS_GRO_ENABLED */
+#elif defined(HAVE_udp_sock_gro_enabled)        /* a bit-field of the byte that follows this member, and has no name */
+    takes_merged = NC_AT(u8, (u8 *)sk + offsetof(struct udp_sock, encap_type) + 1) >> 3 & 1;
+#endif
+#endif
+    if (takes_merged)
+        __builtin_memcpy(key->merged, "yes", sizeof(key->merged));
+}
+
+/* Counts, and returns the row of the socket to add to. NULL: there is nothing to add. ``n`` becomes what is to be added. */
+static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, u32 counter, u64 *n,
                                         char *what)
 {
     struct socket_row *row, none = {};
-    struct socket_key key = {};
-    u64 buffer_bytes, *counted;
-    u32 flags = nc_flags(config);
+    struct socket_key key = { .merged = "no" };
+    u64 buffer_bytes, *counted, weight;
+    u32 flags = nc_flags(config), asked = flags;
 
+    weight = nc_row_weight_of(config, flags, counter, *n);
+    if (!weight)        /* it is only counted */
+        flags = (flags & ~NC_F_DETAILS) | NC_F_COUNTERS;
     if (!(flags & NC_F_COUNTERS) || flags & (NC_F_NETNS | NC_F_FLOW))
         socket_of(&key, sk);
     if (!wanted(config, &key)) {
@@ -122,30 +141,36 @@ static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, str
     }
     counted = nc_counters.lookup(&counter);
     if (counted)
-        nc_add(counted, n);
+        nc_add(counted, *n);
     if (flags & NC_F_DETAILS) {
         if (nc_flow_sampled(config, key.address, key.peer, key.port, key.peer_port))
             sample(ctx, config, sk, &key, what);
     } else if (config->flags & NC_F_DETAILS) {
         nc_ledger_add(NC_BREAKER);
     }
-    if (flags & NC_F_COUNTERS) {
-        nc_ledger_add_many(NC_UNLISTED, n);
+    if (asked & NC_F_COUNTERS)
+        nc_ledger_add_many(NC_UNLISTED, *n);
+    if (!weight)
+        nc_row_weighed_of(config, asked, *n, 0);
+    if (flags & NC_F_COUNTERS)
         return NULL;
-    }
+    if (counter == UDP_FAILED)
+        note_merged(&key, sk);
     row = sockets.lookup_or_try_init(&key, &none);
     if (!row) {
-        nc_ledger_add(NC_MAP_FULL);
+        nc_ledger_add_many(NC_MAP_FULL, weight);
         return NULL;
     }
+    nc_row_weighed_of(config, asked, *n, weight);
+    *n = weight;
     buffer_bytes = key.inode ? NC_READ(sk, sk_rcvbuf) : 0;
     if (buffer_bytes > row->buffer_bytes)
         row->buffer_bytes = buffer_bytes;
     return row;
 }
 
-/* Each program of this probe writes members of a row of its own, except buffer_bytes, a maximum that hardly changes. */
-static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, u64 n, char *what)
+/* Each program of this probe writes a counter and members of a row of its own, except buffer_bytes, a maximum that hardly changes. */
+static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, u64 *n, char *what)
 {
     struct nc_config *config = nc_config_get();
     struct socket_row *row;
@@ -157,23 +182,46 @@ static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, st
     return row;
 }
 
+/* How many datagrams the packet is that a socket refuses: GRO, or a sender with UDP_SEGMENT on this host, merged them. Its headers are off. */
+static inline u64 datagrams_of(struct bpf_raw_tracepoint_args *ctx)
+{
+#if NARGS_udp_fail_queue_rcv_skb >= 3
+    struct sk_buff *skb = NC_ARG(2);
+    u32 end = NC_READ(skb, end), size;
+    struct skb_shared_info *shared = (void *)NC_READ(skb, head) + end;
+    u64 segments;
+
+    size = NC_READ(shared, gso_size);
+    if (!size)
+        return 1;
+    segments = NC_READ(shared, gso_segs);
+    if (!segments)      /* of a guest, which does not count them */
+        segments = (NC_READ(skb, len) + size - 1) / size;
+    return segments ? segments : 1;
+#else
+    return 1;
+#endif
+}
+
 int udp_failed(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "udp receive";
-    struct socket_row *row = account(ctx, NC_ARG(1), UDP_FAILED, 1, what);
+    u64 n = datagrams_of(ctx);
+    struct socket_row *row = account(ctx, NC_ARG(1), UDP_FAILED, &n, what);
     if (row && (s32)ctx->args[0] == -ENOMEM)    /* __udp_enqueue_schedule_skb: the buffer is full; otherwise all of UDP is out of memory */
-        nc_add(&row->buffer_full, 1);
+        nc_add(&row->buffer_full, n);
     else if (row)
-        nc_add(&row->no_memory, 1);
+        nc_add(&row->no_memory, n);
     return 0;
 }
 
 int queue_full(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "queue full";
-    struct socket_row *row = account(ctx, NC_ARG(0), QUEUE_FULL, 1, what);
+    u64 n = 1;
+    struct socket_row *row = account(ctx, NC_ARG(0), QUEUE_FULL, &n, what);
     if (row)
-        nc_add(&row->buffer_full, 1);
+        nc_add(&row->buffer_full, n);
     return 0;
 }
 
@@ -199,7 +247,7 @@ int retransmitted(struct bpf_raw_tracepoint_args *ctx)
     if ((s32)ctx->args[2])
         return 0;
 #endif
-    row = account(ctx, NC_ARG(0), RETRANSMITTED, segments, what);
+    row = account(ctx, NC_ARG(0), RETRANSMITTED, &segments, what);
     if (row) {
         nc_add(&row->retransmits, segments);
         note_sent(row, NC_ARG(0));
@@ -210,9 +258,10 @@ int retransmitted(struct bpf_raw_tracepoint_args *ctx)
 int reset_received(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "reset received";
-    struct socket_row *row = account(ctx, NC_ARG(0), RESET_RECEIVED, 1, what);
+    u64 n = 1;
+    struct socket_row *row = account(ctx, NC_ARG(0), RESET_RECEIVED, &n, what);
     if (row)
-        nc_add(&row->resets_received, 1);
+        nc_add(&row->resets_received, n);
     return 0;
 }
 
@@ -220,8 +269,9 @@ int reset_received(struct bpf_raw_tracepoint_args *ctx)
 int reset_sent(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "reset sent";
-    struct socket_row *row = account(ctx, NC_ARG(0), RESET_SENT, 1, what);
+    u64 n = 1;
+    struct socket_row *row = account(ctx, NC_ARG(0), RESET_SENT, &n, what);
     if (row)
-        nc_add(&row->resets_sent, 1);
+        nc_add(&row->resets_sent, n);
     return 0;
 }

@@ -69,7 +69,7 @@ class TableReader:
         self.first_total = 0
         """Sum of the first value over all rows that there are and ever were."""
         self.grown = 0
-        """By how much the first value of all rows has grown in the last reading."""
+        """By how much the values of all rows have grown together in the last reading: what is a gauge aside."""
         self.unaccounted = 0
         """What the counter of the table has and no row explains (docs/reference/frames.md)."""
         self._short_before = 0
@@ -88,7 +88,8 @@ class TableReader:
                 merged[identity] = _MergedRow(row)
             else:
                 known.add(row, self.reader.columns)
-        self.grown = sum(row.deltas[0] for row in merged.values())
+        sums = [number for number, column in enumerate(self.reader.columns) if column.kind != "max"]
+        self.grown = sum(row.deltas[number] for row in merged.values() for number in sums)
         self.first_total = sum(row.totals[0] for row in merged.values()) + self.reader.evicted_first
         chosen = [row for row in merged.values() if full or row.is_changed]
         omitted = max(0, len(chosen) - MAX_ROWS)

@@ -48,6 +48,16 @@ def test_a_shipped_probe_compiles_for_the_lab_s_kernels(probe: str, types: Kerne
         assert has_function or is_left_out(program, typed), program["name"]
 
 
+@pytest.mark.parametrize("types", TYPES, indirect=True)
+def test_the_bit_of_merged_packets_is_where_socket_drops_reads_it(types: KernelBtf) -> None:
+    """The fourth one of the byte after encap_type: a bit-field has no name that a probe could read."""
+    whole = btf.Btf(str(types.vmlinux), [str(path) for path in types.modules.values()])
+    record = whole.record("udp_sock")
+    assert record is not None
+    places = {member.name: member.bit_offset for member in whole.members(record)}
+    assert "udp_flags" in places or places["gro_enabled"] == places["encap_type"] + 8 + 3
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("types", USUAL, indirect=True)
 @pytest.mark.parametrize("probe", SHIPPED)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.live.contexts.budgets import MANY, without_time
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
-from tests.support.live.contexts.memory import Members, place_of
+from tests.support.live.contexts.memory import Members, place_of, size_of
 from tests.support.live.contexts.packets import ICMP, TCP, UDP, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
@@ -46,6 +46,7 @@ class Sockets(MadeUpHost):
         super().__init__(probe.memory)
         self.probe = probe
         self.here, self.there = self.net(NETNS), self.net(OTHER_NETNS)
+        self._packets: dict[int, int] = {}
 
     def sock(self, ends: Ends, inode: int = 0, net: int = 0, members: Members | None = None) -> int:
         """A socket; ``inode`` of 0: it is no file any more."""
@@ -76,6 +77,12 @@ class Sockets(MadeUpHost):
                 **(members or {}),
             },
         )
+
+    def again(self, count: int) -> int:
+        """The same packet each time that so many are asked for."""
+        if count not in self._packets:
+            self._packets[count] = self.segments(count)
+        return self._packets[count]
 
     def segments(self, count: int) -> int:
         """A packet that stands for so many."""
@@ -125,6 +132,7 @@ def test_each_socket_has_what_went_wrong_there(load: Load) -> None:
     def row(inode: int, ends: Ends, netns: int, protocol: str, /, **counts: int) -> dict[str, object]:
         labels = {"inode": inode, "process": None, "address": ends.address, "peer": ends.peer or None}
         place = {"netns": str(netns), "port": ends.port, "peer_port": ends.peer_port, "protocol": protocol}
+        labels["merged"] = "no"
         return {**labels, **place, **nothing, **gauges, **counts}
 
     assert rows[7001] == row(
@@ -134,6 +142,52 @@ def test_each_socket_has_what_went_wrong_there(load: Load) -> None:
     sent = {"retransmits": 6, "resets_received": 1, "resets_sent": 3, "segments_sent": 900}
     assert rows[7003] == row(7003, tcp6, OTHER_NETNS, "TCP", **sent)
     assert len(rows) == 3 and probe.ledger() == {}
+
+
+@pytest.mark.proves("socket_drops", "tables.sockets.merged")
+def test_a_merged_packet_is_as_many_datagrams_as_it_holds(load: Load) -> None:
+    """At a socket with UDP_GRO. One that a guest sent in one piece says their size alone."""
+    probe = load(PROBE)
+    host = Sockets(probe)
+    sock = host.sock(Ends(port=53, peer="", peer_port=0, protocol=UDP), 7001)
+    head = host.memory.keep(bytes(size_of("skb_shared_info")))
+    for size, segments, length, datagrams in ((0, 0, 100, 1), (1000, 40, 40_000, 40), (1000, 0, 3001, 4), (9, 0, 0, 1)):
+        host.memory.change("skb_shared_info", head, {"gso_size": size, "gso_segs": segments})
+        packet = host.memory.make("sk_buff", {"head": head, "len": length})
+        before = probe.counters()["udp_failed"] if size else 0
+        for code in (FULL, NO_MEMORY):
+            probe.run("udp_failed", code, sock, packet)
+        probe.read()
+        assert probe.counters()["udp_failed"] - before == 2 * datagrams, (size, segments, length)
+    row = probe.row("sockets")
+    assert (row["buffer_full"], row["no_memory"], row["merged"]) == (46, 46, "no"), "they are told one by one"
+
+
+ONE_IN = 16
+
+
+@pytest.mark.proves("socket_drops", "knobs.rows_one_in", "ledger.estimated")
+def test_rows_of_one_count_in_sixteen_keep_their_sockets_and_their_sum(load: Load) -> None:
+    """Chance does 1.96 * sqrt(16 * n * (1 - p)) to a row of n counts (docs/reference/frames.md), three times in 60."""
+    probe = load(PROBE)
+    probe.set("summary", rows_one_in=ONE_IN)
+    host = Sockets(probe)
+    sockets = [host.sock(Ends(port=53 + number, protocol=UDP), 7001 + number) for number in range(2)]
+    turns = 1000
+    for _ in range(turns):
+        for sock in (sockets[0], sockets[1], sockets[1], sockets[1]):
+            probe.run("udp_failed", FULL, sock)
+    for count in (1, 3, 40, 5, 15) * 250:  # at once: more and fewer than a block has
+        probe.run("retransmitted", sockets[0], host.again(count), 0)
+    probe.read()
+    found = {row["inode"]: row for row in probe.rows("sockets")}
+    counted = probe.counters()
+    assert (counted["udp_failed"], counted["retransmits"]) == (4 * turns, 64 * 250)
+    assert sum(row["buffer_full"] for row in found.values()) == 4 * turns, "of each whole block one stands for all"
+    assert sum(row["retransmits"] for row in found.values()) == 64 * 250
+    assert abs(found[7001]["buffer_full"] - turns) < 3 * (ONE_IN * turns * 0.75) ** 0.5 < turns / 2
+    left_out = probe.ledger()["estimated"]
+    assert 4 * turns * 15 / 16 < left_out < (4 * turns + 64 * 250) * 15 / 16 and "unlisted" not in probe.ledger()
 
 
 def test_gauges_only_rise(load: Load) -> None:
@@ -327,5 +381,6 @@ def test_what_has_no_room_or_no_budget_is_counted(load: Load) -> None:
     now = probe.ledger()
     assert 60 < sampled < 140 and now["unsampled"] == 400 - sampled  # of 400 one in 4: five standard deviations
 
-    last = without_time(probe, [call])
-    assert last["breaker"] == last["unlisted"] and probe.counters()["resets_sent"] == 5 + 120 + 400 + MANY
+    last = without_time(probe, [call], "estimated")  # rows go on, scaled
+    assert last["breaker"] * 14 / 16 < last["estimated"] < last["breaker"] and "unlisted" not in last
+    assert probe.counters()["resets_sent"] == 5 + 120 + 400 + MANY

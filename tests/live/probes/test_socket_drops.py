@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.support.live.network import SleepingReceiver, Wire, send_udp
 PROBE = "socket_drops"
 RELEASE = tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
 SOME = 3000
+CPUS = os.cpu_count() or 1
 
 TCP_SERVER = """
 import os, socket, struct, sys
@@ -46,6 +48,31 @@ for order in sys.stdin:
         except ConnectionResetError:
             pass
     print("done", flush=True)
+"""
+
+MERGING = """
+import os, socket, sys
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.setsockopt(socket.IPPROTO_UDP, 104, 1)  # UDP_GRO
+one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+one.bind((sys.argv[1], 0))
+print(os.fstat(one.fileno()).st_ino, one.getsockname()[1], flush=True)
+sys.stdin.readline()
+one.setblocking(False)
+got = 0
+try:
+    while True:
+        got += len(one.recv(65536))
+except BlockingIOError:
+    print(got, flush=True)
+"""
+SEGMENTED = """
+import socket, sys
+target, port, packets, datagrams, size = sys.argv[1], *map(int, sys.argv[2:6])
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.setsockopt(socket.IPPROTO_UDP, 103, size)  # UDP_SEGMENT
+for _ in range(packets):
+    one.sendto(bytes(datagrams * size), (target, port))
 """
 
 
@@ -86,6 +113,24 @@ def test_a_full_buffer_is_counted_exactly_at_its_socket(sockets: Measurement, wi
         assert rows[0].gauges["buffer_bytes"]
 
 
+@pytest.mark.skipif(RELEASE < (6, 9), reason="cannot run here: before 6.9 the tracepoint does not pass the packet")
+def test_a_merged_packet_that_finds_no_room_is_as_many_datagrams(sockets: Measurement, wire: Wire) -> None:
+    packets, datagrams, size = 30, 40, 500
+    receiver = wire.b.start(MERGING, wire.ADDRESSES[1])
+    assert receiver.stdin is not None and receiver.stdout is not None
+    try:
+        inode, port = map(int, receiver.stdout.readline().split())
+        wire.a.python(SEGMENTED, wire.ADDRESSES[1], port, packets, datagrams, size)
+        kept = int(receiver.communicate("now\n", timeout=30)[0])
+    finally:
+        receiver.kill()
+        receiver.wait()
+    lost = packets * datagrams - kept // size
+    sockets.settle()
+    assert lost > packets, "more datagrams than the kernel counts packets"
+    assert full(sockets.rows(PROBE, "sockets", netns=wire.b.name)) == {inode: lost}
+
+
 def test_an_uneven_group_shows_as_one_socket_that_drops(sockets: Measurement, wire: Wire) -> None:
     with SleepingReceiver(wire.b, sockets=4) as group:
         send_udp(wire.a, wire.ADDRESSES[1], group.port, SOME, source_port=5555)  # one flow: one member takes it all
@@ -108,9 +153,11 @@ def test_the_time_that_details_take_is_bounded_in_the_kernel(sockets: Measuremen
         assert sockets.counter(PROBE, "udp_failed") == sockets.event_count(PROBE, "seen") == expected > SOME // 2
         made = [sockets.event_count(PROBE, name) for name in ("submitted", "suppressed", "lost")]
         assert sum(made) == expected and made[0]
-        unlisted = sockets.ledger(PROBE, "unlisted")
-        assert sum(full(sockets.rows(PROBE, "sockets", netns=wire.b.name)).values()) + unlisted == expected
-        assert (unlisted > SOME // 4) == bool(bound_pct)
+        estimated = sockets.ledger(PROBE, "estimated")
+        in_rows = sum(full(sockets.rows(PROBE, "sockets", netns=wire.b.name)).values())
+        # Of each block of 16 one stands for all; the last one of a CPU is not full, nor that in which it began.
+        assert abs(in_rows - expected) < 2 * 16 * CPUS if bound_pct else in_rows == expected
+        assert (estimated > SOME // 4) == bool(bound_pct) and not sockets.ledger(PROBE, "unlisted")
 
 
 def test_counters_alone_count_what_passes_the_filters(sockets: Measurement, wire: Wire) -> None:

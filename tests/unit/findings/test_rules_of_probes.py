@@ -357,6 +357,14 @@ def test_a_full_table_of_connections_and_a_clash(counter: str, cause: str) -> No
     assert one.cause == cause
 
 
+@pytest.mark.proves("socket_drops", "findings.sockets.buffer_full.!!.yes")
+def test_merged_packets_are_said_to_be_more_datagrams() -> None:
+    one = {**SOCKET, "merged": "yes"}
+    loud("socket_drops", "sockets", "buffer_full", one, 1, "merged packets/s, each of up to 64 datagrams")
+    (other,) = of_rate("socket_drops", "sockets", "buffer_full", {**one, "merged": "no"}, 2, AT_ONCE)
+    assert "merged" not in other.sentence
+
+
 @pytest.mark.proves("socket_drops", "findings.sockets.no_memory.!!", "findings.sockets.resets_received.!")
 @pytest.mark.proves("socket_groups", "findings.sockets.drops.!!")
 def test_what_sockets_lose() -> None:
