@@ -4,7 +4,7 @@ import os
 import platform
 import select
 import signal
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import BadCommand
@@ -21,12 +21,17 @@ from netconsole_collector.probe import config, decode, followers
 from netconsole_collector.probe.running import RunningProbe
 from netconsole_collector.probe.sampler import Sampler
 from netconsole_collector.probe.spec import spec_problem
+from netconsole_collector.sources.known import is_source
+from netconsole_collector.sources.reader import SourceReader
+from netconsole_collector.statuses import of_running, status
 from netconsole_collector.types import header_tree
 
 DEFAULT_INTERVAL_MS = 1000
 MIN_INTERVAL_MS = 50
 MAX_INTERVAL_MS = 3600 * 1000
 DEFAULT_WINDOW_MS, DEFAULT_EVERY_MS = 200, 5000
+SOURCES_S = 0.1
+"""How long the end of an interval may wait for the sources. Their figures are of the next one then."""
 FLUSH_S = 0.5
 """How long the last frames may take: the collector has to end within a second."""
 
@@ -64,6 +69,9 @@ class Collector:
         if python is not None:
             header_tree.sweep()
         self._loads = LoadQueue(python, keep_in, capabilities.has_ring_buffer())
+        self._sources = SourceReader()
+        self._ending: Optional[Tuple[Json, int, int]] = None
+        """The frame that ends the interval, while the sources are read: body, monotonic and wall clock."""
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
         self._last_ns = mono_ns()
         self._next_ns = self._last_ns + self._interval_ns
@@ -121,7 +129,7 @@ class Collector:
         poller.register(self._stdin, select.POLLIN if listens else 0)
         if not self._output.is_idle:
             poller.register(self._output.fd, select.POLLOUT)
-        for fd in self._loads.fds():
+        for fd in (*self._loads.fds(), self._sources.fd):
             poller.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poller.poll(self._timeout_ms())}
         if self._why is not None:
@@ -131,6 +139,7 @@ class Collector:
             return
         self._output.flush()
         self._finish_loads()
+        self._hear_sources()
         if self._stdin in ready:
             self._read_commands()
         if self._output.is_idle:
@@ -140,6 +149,8 @@ class Collector:
             raise ReaderGone()  # the line is broken: nobody would hear a goodbye
         self._statistics.tick(now)
         self._sampler.tick(now)
+        if self._ending is not None and (not self._sources.is_reading or now >= self._ending[1] + self._patience_ns()):
+            self._end_interval()
         if now >= self._next_ns:
             self._tick(now)
 
@@ -148,6 +159,8 @@ class Collector:
         deadlines = [self._next_ns, now + int(_PARENT_CHECK_S * 1e9)]
         if self._silence_ns is not None:
             deadlines.append(self._heard_ns + self._silence_ns)
+        if self._ending is not None:
+            deadlines.append(self._ending[1] + self._patience_ns())
         deadlines += [at for at in (self._statistics.deadline_ns(), self._sampler.deadline_ns()) if at is not None]
         return max(0, (min(deadlines) - now) // _NS_PER_MS + 1)
 
@@ -161,11 +174,33 @@ class Collector:
 
     def _report(self, now: int) -> None:
         since, self._last_ns, wall = self._last_ns, now, wall_ns()
+        if self._ending is not None:
+            self._end_interval()
+        is_late = self._sources.is_reading
+        if self._why is None:
+            self._sources.read(now)
         for probe in list(self._probes.values()):
             self._report_probe(probe, since)
         body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read(self._loads.workers())}
         # Its end is when the readings began: what they take, names of functions above all, is no part of it.
-        self._output.send(body, now, wall)
+        self._ending = body, now, wall
+        if is_late or not self._sources.is_reading or self._why is not None:
+            self._end_interval()
+
+    def _end_interval(self) -> None:
+        """Sends what the sources have read, and the frame that ends the interval."""
+        assert self._ending is not None
+        for one in self._sources.figures():
+            self._output.send(*one)
+        ending, self._ending = self._ending, None
+        self._output.send(*ending)
+
+    def _patience_ns(self) -> int:
+        return min(int(SOURCES_S * 1e9), self._interval_ns // 2)
+
+    def _hear_sources(self) -> None:
+        for one in self._sources.told(mono_ns()):
+            self._output.send(*one)
 
     def _report_probe(self, probe: RunningProbe, since: int) -> None:
         """Sends the frames of a probe. When it cannot be read any more, only this probe fails."""
@@ -178,19 +213,19 @@ class Collector:
         for body in bodies:
             self._output.send(body, mono, wall)
         if probe.detach_failed_checks():
-            self._attached_status(probe)
+            self._send(of_running(probe))
 
     def _fail(self, probe: RunningProbe, error: Exception) -> None:
         self._drop(probe)
         why = "the probe's maps cannot be read or written: {}".format(error)
-        self._status(probe.name, "failed", probe.mode, probe.knobs, why=why)
+        self._send(status(probe.name, "failed", probe.mode, probe.knobs, why=why))
 
     def _has_woken(self, probes: List[RunningProbe]) -> None:
         """Programs of these probes were attached again, or could not be."""
         self._settle(list(self._probes.values()))
         for probe in probes:
             if probe.lost_a_program():
-                self._attached_status(probe)
+                self._send(of_running(probe))
 
     def _send(self, body: Json) -> None:
         self._output.send(body, mono_ns(), wall_ns())
@@ -238,8 +273,10 @@ class Collector:
             if not isinstance(command.get(key), kind):
                 raise BadCommand("load: {} is missing or of the wrong type".format(key))
         name = command["probe"]
-        if name in self._probes or self._loads.of_probe(name) is not None:
+        if name in self._probes or name in self._sources.probes or self._loads.of_probe(name) is not None:
             raise BadCommand("probe {} is loaded already".format(name))
+        if is_source(command["spec"]):
+            return self._start_source(command)
         problem = spec_problem(command["spec"])
         if problem:
             raise BadCommand("load: spec: {}".format(problem))
@@ -257,8 +294,16 @@ class Collector:
         if self._python is None:
             raise BadCommand("load: compiled is missing, and nothing is compiled here")
         self._loads.add(load)
-        self._status(name, "compiling", mode, wanted)
+        self._send(status(name, "compiling", mode, wanted))
         self._start_loads()
+        return False
+
+    def _start_source(self, command: Json) -> bool:
+        """Its reply comes when it was opened."""
+        commands.why(command)
+        if commands.mode(command) not in command["spec"]["probe"].get("modes", ["summary"]):
+            raise BadCommand("load: this probe has no such mode")
+        self._sources.start(command)
         return False
 
     def _unload(self, command: Json) -> bool:
@@ -267,20 +312,25 @@ class Collector:
         if load is not None:
             self._loads.cancel(load)
             self._reply(load.id, "the probe was unloaded before it was attached")
-            self._status(load.probe, "off", commands.mode(load.command), commands.knobs(load.command))
+            self._send(status(load.probe, "off", commands.mode(load.command), commands.knobs(load.command)))
+            return True
+        why = commands.why(command)
+        if str(name) in self._sources.probes:
+            self._send(status(str(name), "off", self._sources.stop(str(name)), {}, why))
             return True
         probe = self._probes.get(str(name))
         if probe is None:
             raise BadCommand("probe {} is not loaded".format(name))
-        why = commands.why(command)
         self._settle_without(probe)
         probe.detach()
         self._report_probe(probe, self._last_ns)  # detached: the last figures are the final ones
         self._drop(probe)
-        self._status(probe.name, "off", probe.mode, probe.knobs, why)
+        self._send(status(probe.name, "off", probe.mode, probe.knobs, why))
         return True
 
     def _set(self, command: Json) -> bool:
+        if str(command.get("probe")) in self._sources.probes:
+            raise BadCommand("{}: this probe has no knobs".format(command["probe"]))
         probe = self._probes.get(str(command.get("probe")))
         if probe is None:
             raise BadCommand("probe {} is not loaded".format(command.get("probe")))
@@ -289,7 +339,7 @@ class Collector:
         self._sampler.changed()
         probe.note = why
         self._settle(list(self._probes.values()))
-        self._attached_status(probe)
+        self._send(of_running(probe))
         return True
 
     def _interval(self, command: Json) -> bool:
@@ -357,7 +407,7 @@ class Collector:
             self._statistics.add(fd, mono_ns())
         self._sampler.changed()
         self._settle(list(self._probes.values()))
-        self._attached_status(probe)
+        self._send(of_running(probe))
         self._reply(load.id)
 
     def _refuse(self, load: Load, answer: Json) -> None:
@@ -365,30 +415,8 @@ class Collector:
         command = load.command
         mode = commands.mode(command)
         knobs = config.merged(command["spec"].get("knobs", {}), {}, commands.knobs(command))
-        self._status(load.probe, answer["state"], mode, knobs, answer["why"], answer["help"], [], missing)
+        self._send(status(load.probe, answer["state"], mode, knobs, answer["why"], answer["help"], [], missing))
         self._reply(load.id, answer["why"])
-
-    def _attached_status(self, probe: RunningProbe) -> None:
-        missing = probe.missing
-        why = "; ".join(_reasons(missing) + ([probe.note] if probe.note else []))
-        points = [tried["point"] for one in missing for tried in one["tried"]]
-        state = "degraded" if missing else "attached"
-        self._status(probe.name, state, probe.mode, probe.knobs, why or None, None, probe.attached, points)
-
-    def _status(
-        self,
-        name: str,
-        state: str,
-        mode: str,
-        knobs: Json,
-        why: Optional[str] = None,
-        help: Optional[str] = None,
-        attached: Optional[List[str]] = None,
-        missing: Optional[List[str]] = None,
-    ) -> None:
-        body: Json = {"kind": "status", "probe": name, "state": state, "mode": mode, "why": why, "help": help}
-        body.update(attach=attached or [], missing=missing or [], knobs=knobs)
-        self._send(body)
 
     # ---- ends ----
 
@@ -400,7 +428,7 @@ class Collector:
         stopped = followers.settle([program for probe in probes for program in probe.programs])
         for probe in probes:
             if any(program in stopped for program in probe.programs):
-                self._attached_status(probe)
+                self._send(of_running(probe))
 
     def _drop(self, probe: RunningProbe) -> None:
         self._settle_without(probe)
@@ -437,14 +465,3 @@ class Collector:
             "collector": {"pid": os.getpid(), "python": platform.python_version(), "version": VERSION},
             "capabilities": capabilities.all_of(self._python),
         }
-
-
-def _reasons(missing: List[Json]) -> List[str]:
-    """What is not measured, and why. Programs with the same reason are in one sentence."""
-    measured: Dict[str, List[str]] = {}
-    for one in missing:
-        what = measured.setdefault("; ".join(tried["why"] for tried in one["tried"]), [])
-        if one["measures"] not in what:
-            what.append(one["measures"])
-    verb = {True: "is", False: "are"}
-    return ["{} {} not measured: {}".format(", ".join(w), verb[len(w) == 1], why) for why, w in measured.items()]

@@ -15,8 +15,11 @@ from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
 from netconsole_collector.load_queue import MAX_WORKERS
 from netconsole_collector.probe.spec import spec_problem, wants_drop_reasons
+from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.known import KNOWN, is_source
 
 SCHEMA = "netconsole.collector-doctor/1"
+WITHOUT_BPF = "read without BPF"
 NO_NAMES = "headers do not tell the names of drop reasons: they are shown as numbers"
 BY_HELPERS = "its programs read the kernel by calls of helpers, at several times the cost: {}"
 NO_REASONS = "this kernel gives no drop reasons (before 5.17): they are inferred from where it drops, or unknown"
@@ -50,6 +53,8 @@ def doctor(
                 stdout.flush()
 
     def tried(command: Json) -> Json:
+        if is_source(command.get("spec", {})):
+            return _opened(command["spec"])
         name = command.get("probe", "?")
         tell({"trying": name})
         answer = _try(command, python, found, keep_in)
@@ -70,7 +75,7 @@ def doctor(
     json.dump(document, stdout, indent=1)
     stdout.write("\n")
     can_run = found["privileges"]["ok"] and found["bcc"]["ok"] and found["btf"]["ok"]
-    loaded = [probe for probe in probes.values() if probe["state"] in ("attached", "degraded")]
+    loaded = [probe for probe in probes.values() if probe["programs"] and probe["state"] in ("attached", "degraded")]
     return 0 if can_run and (loaded or not probes) else EXIT_NOTHING_RUNS
 
 
@@ -131,6 +136,18 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
         "types": answer["types"],
         "programs": attached + missing,
     }
+
+
+def _opened(spec: Json) -> Json:
+    """The same of a source: whether there is what it reads."""
+    source = KNOWN[spec["probe"]["source"]]()
+    try:
+        source.open()
+    except SourceError as error:
+        return dict(_refused(error.state, str(error), []), help=error.help)
+    finally:
+        source.close()
+    return _refused("attached", WITHOUT_BPF, [])
 
 
 def _attached(program: Json) -> Json:

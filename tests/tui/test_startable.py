@@ -6,12 +6,12 @@ import pytest
 
 from netconsole.probes.catalogue import load_all
 from netconsole.sources import vm_states
-from netconsole.sources.base import SourceError
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import Capability
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.tui.startable import LOOK_AGAIN_S, SourcesHere, startable
 from netconsole_collector.kernel import modules
+from netconsole_collector.sources.base import SourceError
 
 MANIFESTS = load_all()
 OF_VHOST = {name for name, one in MANIFESTS.items() if one.module == "vhost_net"}

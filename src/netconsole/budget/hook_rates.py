@@ -15,9 +15,9 @@ from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.reach import target_of
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
-from netconsole.sources.softnet import SOFTNET, parse_softnet
 from netconsole.telemetry.request import ProbeRequest
 from netconsole_collector.kernel.attach import written
+from netconsole_collector.sources.softnet import SOFTNET, parse_softnet
 
 NAME = "hooks"
 MOMENT_S = 0.5

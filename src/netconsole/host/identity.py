@@ -8,12 +8,10 @@ from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
 from netconsole.telemetry.frames import MAX_TEXT, Host
+from netconsole_collector.kernel.cpus import ONLINE, numbers
 
 HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
 """As netconsole_collector.names.labels names them."""
-ONLINE = "/sys/devices/system/cpu/online"
-MAX_CPUS = 8192
-"""The most that Linux has (NR_CPUS of its configurations)."""
 _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 
 
@@ -28,21 +26,9 @@ def describe(target: Target = HERE) -> Host:
         kernel=_bounded(kernel),
         arch=_bounded(machine),
         os=_bounded(_system(target)),
-        cpus=len(online_cpus(target)) or 1,
+        cpus=len(numbers(_text(target, ONLINE))) or 1,
         boot_id=_bounded(_text(target, "/proc/sys/kernel/random/boot_id").strip()),
     )
-
-
-def online_cpus(target: Target = HERE) -> list[int]:
-    """The numbers of the CPUs that are online; empty where they are not known."""
-    try:
-        ranges = [part.split("-") for part in _text(target, ONLINE).strip().split(",")]
-        ends = [(int(one[0]), int(one[-1])) for one in ranges]
-    except ValueError:
-        return []
-    if any(last >= MAX_CPUS for _, last in ends):
-        return []
-    return sorted({cpu for first, last in ends for cpu in range(max(0, first), last + 1)})
 
 
 def namespace_inode(name: str, target: Target = HERE) -> int | None:

@@ -234,7 +234,7 @@ def describe(
         name: RecordedProbe(manifests[name].version if name in manifests else None, mode)
         for name, mode in modes.items()
     }
-    by_collector = any(manifests[name].source == "bpf" for name in modes if name in manifests)
+    by_collector = any(manifests[name].is_of_collector for name in modes if name in manifests)
     return Header(
         schema=SCHEMA,
         created=utc(),

@@ -26,14 +26,13 @@ from netconsole.host import identity
 from netconsole.probes.catalogue import Catalogue, load_all
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.words import probe_state
-from netconsole_collector.doctor import BY_HELPERS
+from netconsole_collector.doctor import BY_HELPERS, WITHOUT_BPF
 from netconsole_collector.types.header_tree import version_code
 
 SCHEMA = "netconsole.doctor/1"
 LIMIT_S = 600.0
 """Enough to compile all probes one after another on a busy machine without hardware virtualisation."""
 RUNNING = ("attached", "degraded")
-BY_CONSOLE = "read by the console, without BPF"
 """Of a probe that has no program in the kernel."""
 _PROGRESS = b'{"tr'
 """How a line of progress begins."""
@@ -157,7 +156,7 @@ def examine(
     }
     probes = dict(answer.probes)
     for manifest in manifests.values():
-        if manifest.source != "bpf":
+        if not manifest.is_of_collector:
             probes[manifest.name] = _try_source(manifest.source, host)
         elif manifest.name not in probes:
             probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
@@ -187,7 +186,7 @@ def _ask_collector(manifests: Catalogue, host: AnyHost, progress: DoctorProgress
     """The collector's answer; if there is none, why."""
     commands: dict[str, dict[str, Any]] = {}
     for manifest in manifests.values():
-        if manifest.source != "bpf":
+        if not manifest.is_of_collector:
             continue
         try:
             command = {"probe": manifest.name, "spec": manifest.raw, "source": manifest.code(),
@@ -197,7 +196,11 @@ def _ask_collector(manifests: Catalogue, host: AnyHost, progress: DoctorProgress
         commands[manifest.name] = command
     if host.compiler is None:
         return _try(list(commands.values()), host, progress)
-    typed = _compiled(host.compiler, commands.values(), progress)
+    sources = [one for name, one in commands.items() if manifests[name].source != "bpf"]
+    typed = [
+        *_compiled(host.compiler, (one for one in commands.values() if one not in sources), progress),
+        *sources,
+    ]
     answer, why = _try(typed, host, progress)
     # Kernels that refuse BTF-typed programs get others.
     refused = [one["probe"] for one in typed if one.get("has_plain") and _has_failed(answer, one["probe"])]
@@ -273,8 +276,8 @@ def _without_progress(said: bytes, progress: DoctorProgress) -> bytes:
 def _try_source(name: str, host: AnyHost) -> ProbeResult:
     """Open one of the console's own sources, and close it again."""
     from netconsole.host.reach import target_of
-    from netconsole.sources.base import SourceError
     from netconsole.sources.runner import FACTORIES
+    from netconsole_collector.sources.base import SourceError
 
     target = target_of(host)
     source = FACTORIES[name](target)
@@ -285,4 +288,4 @@ def _try_source(name: str, host: AnyHost) -> ProbeResult:
     finally:
         source.close()
         target.close()
-    return ProbeResult("attached", BY_CONSOLE)
+    return ProbeResult("attached", WITHOUT_BPF)

@@ -77,7 +77,7 @@ def measure(
         _next_interval(session, stop, interval_s, _read_whole(session))
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
-        _say_refused(session)
+        _say_refused(session, manifests)
         with session.view() as state:
             start = builder.totals(state)
             begun = _intervals(state)
@@ -130,7 +130,7 @@ def record(
         session.start()
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
-        attached = _say_refused(session)
+        attached = _say_refused(session, manifests)
         with session.view() as state:
             begun, now_ns = _intervals(state), builder.totals(state).mono_ns
         until_ns = None if duration_s is None else now_ns + round(duration_s * 1e9)
@@ -214,8 +214,8 @@ def facts(host: AnyHost = THIS_HOST, scope: RunScope | None = None) -> Mapping[s
     }
 
 
-def _say_refused(session: Session) -> bool:
-    """Say which probes do not run, and why. True when one of the collector runs; where there is none, another."""
+def _say_refused(session: Session, manifests: Mapping[str, Manifest]) -> bool:
+    """Say which probes do not run, and why. True when a BPF probe runs; where there is none, another."""
     silent: dict[tuple[str, str], list[str]] = {}
     with session.view() as state:
         count = len(state.probes)
@@ -226,7 +226,7 @@ def _say_refused(session: Session) -> bool:
                 why = short_reason(probe.why or "no reason known")
                 silent.setdefault((probe.status, why), []).append(probe.name)
         every = [probe.measuring for probe in state.probes.values()]
-        own = [probe.measuring for probe in state.probes.values() if probe.source == "collector"]
+        own = [one.measuring for name, one in state.probes.items() if name in manifests and manifests[name].programs]
     if absent:
         _say(f"{absent} of {figure.things(count, 'probes')} cannot run here (netconsole doctor says why)")
     for (status, why), names in silent.items():

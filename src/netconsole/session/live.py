@@ -22,7 +22,7 @@ from netconsole.profile.scope import RunScope
 from netconsole.session import commands, compiled_here
 from netconsole.session.far_line import FarLine
 from netconsole.session.far_reader import FarReader
-from netconsole.sources.runner import SourceRunner
+from netconsole.sources.runner import FACTORIES, SourceRunner
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
 from netconsole.telemetry.request import ProbeRequest
@@ -75,7 +75,7 @@ class LiveSession:
         self._statistics_every_s = statistics_every_s
         self._is_often = is_often
         self._bound_pct = 0.0
-        self._requests = {request.name: request for request in requests if request.source == "bpf"}
+        self._requests = {request.name: request for request in requests if request.source not in FACTORIES}
         self._detached: dict[str, str | None] = {}
         """Probes that were unloaded, and why. A restarted collector does not load them."""
         self._state = State()
@@ -100,7 +100,7 @@ class LiveSession:
         self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target, scope)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
-            self.say(name, "compiling", request.mode)
+            self.say(name, _begins(request), request.mode)
 
     def start(self) -> None:
         """Start the collector, unless no probe needs it, and the sources."""
@@ -190,14 +190,14 @@ class LiveSession:
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.telemetry.session.Expandable`."""
-        if request.source != "bpf":
+        if request.source in FACTORIES:
             self._sources.add(request)
             return commands.done()
         # Replace the dictionary, because other threads may be iterating over it.
         self._requests = {**self._requests, request.name: request}
         self._detached.pop(request.name, None)
         if self._supervisor.ident is None:  # nothing needed a collector so far: it loads what is requested
-            self.say(request.name, "compiling", request.mode)
+            self.say(request.name, _begins(request), request.mode)
             self._supervisor.start()
             return commands.done()
         return self._ask_to_load(request, why)
@@ -414,8 +414,8 @@ class LiveSession:
         return self._commands.send(process, command, loads, timed)
 
     def _ask_to_load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
-        """Load a probe. For a far host it is compiled here first."""
-        if self._host.compiler is None:
+        """Load a probe. For a far host its programs are compiled here first."""
+        if self._host.compiler is None or request.source != "bpf":
             return self._ask({**commands.load(request), "why": why}, request.name)
         process = self._process
 
@@ -458,6 +458,10 @@ class _Command(ThisHost):
     def collector(self, *arguments: str) -> Launch:
         """See :class:`AnyHost`."""
         return Launch([*self._command, *arguments])
+
+
+def _begins(request: ProbeRequest) -> frames.ProbeStatus:
+    return "compiling" if request.source == "bpf" else "attaching"
 
 
 def _changed(request: ProbeRequest, mode: Mode | None, knobs: Mapping[str, Scalar] | None) -> ProbeRequest:

@@ -12,7 +12,7 @@ from netconsole.host import machine
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker
-from netconsole.telemetry.frames import AnyFrame, Count, Row, Usage
+from netconsole.telemetry.frames import AnyFrame, Usage
 
 PSS_EVERY = 5
 """Intervals between two readings of PSS. The kernel walks our page tables for it, which takes about 1 ms."""
@@ -45,14 +45,14 @@ class OwnCost:
         busy, all_cpus = (max(0, new - old) for new, old in zip(now, last, strict=True)) if last else (0, 0)
         self._totals = (self._totals[0] + busy, self._totals[1] + all_cpus)
         counts = {
-            "busy_ms": Count(delta=busy, total=self._totals[0]),
-            "all_ms": Count(delta=all_cpus, total=self._totals[1]),
+            "busy_ms": {"delta": busy, "total": self._totals[0]},
+            "all_ms": {"delta": all_cpus, "total": self._totals[1]},
         }
         gauges: dict[str, int | float | None] = {
             "machine_cpu_pct": 100 * busy / all_cpus if all_cpus else None,
             "before_cpu_pct": self._before_pct,
         }
-        return [make.table(self.name, "machine", [Row(labels={}, counts=counts, gauges=gauges)], full=True)]
+        return [make.table(self.name, "machine", [{"labels": {}, "counts": counts, "gauges": gauges}], full=True)]
 
     def close(self) -> None:
         """Nothing to release."""

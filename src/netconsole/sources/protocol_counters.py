@@ -13,8 +13,9 @@ from netconsole.base.protocol_losses import meanings
 from netconsole.host.here import HERE
 from netconsole.host.identity import HOST_NETNS, NAMED_NETNS
 from netconsole.host.target import Question, Target
-from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
+from netconsole.sources.base import FrameMaker
 from netconsole.telemetry.frames import AnyFrame, Count
+from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
 
 PAIRED: Final = ("snmp", "netstat")
 """A line of names and a line of values for each protocol (net/ipv4/proc.c)."""
@@ -112,7 +113,7 @@ class ProtocolCounters:
             said.append(make.ledger(self.name, {"found_late": Count(self._found_late - late, self._found_late)}))
         self._read_others(make)
         rows, full, omitted = self._rows.rows(self._readings())
-        moved = [row for row in rows if row.counts["count"].total]
+        moved = [row for row in rows if row["counts"]["count"]["total"]]
         tracked, tracked_full, tracked_omitted = self._tracking.rows(self._tables())
         return [
             *said,

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from netconsole.base.errors import HostLost
 from netconsole.base.figure import safe
@@ -14,30 +14,29 @@ from netconsole.host.here import HERE
 from netconsole.host.identity import namespace_names
 from netconsole.host.target import Target
 from netconsole.profile.scope import RunScope
-from netconsole.sources.base import FrameMaker, HasModes, Source, SourceError
+from netconsole.sources.base import FrameMaker, HasModes, Source
 from netconsole.sources.links import Links
 from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.sources.sockets import SocketGroups
-from netconsole.sources.softnet import Softnet
 from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import AnyFrame, Mode, Status
+from netconsole.telemetry.frames import AnyFrame, Mode, ProbeStatus, Status
 from netconsole.telemetry.request import ProbeRequest
+from netconsole_collector.sources.base import SourceError
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
     "links": Links,
     "nic": NicCounters,
-    "softnet": Softnet,
     "protocol_counters": ProtocolCounters,
     "sockets": SocketGroups,
     "ovs": OvsFlows,
     "vms": VmStates,
     "self": OwnCost,
 }
-"""By the name that a manifest gives as its source."""
+"""By the name that a manifest gives as its source. All others are read by the collector."""
 
 MAX_WHY = 1000
 NAME_EVERY = 10
@@ -199,7 +198,9 @@ class SourceRunner:
         """Its status, also for errors that no source expects (an unknown message of the kernel): the others go on."""
         if not isinstance(error, SourceError):
             error = SourceError(f"{type(error).__name__}: {error}")
-        return self._make.status(request.name, error.state, request.mode, safe(error, MAX_WHY), error.help)
+        return self._make.status(
+            request.name, cast(ProbeStatus, error.state), request.mode, safe(error, MAX_WHY), error.help
+        )
 
     def _made(self, request: ProbeRequest) -> Source:
         source = FACTORIES[request.source](self._target)

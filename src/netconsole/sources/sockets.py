@@ -11,9 +11,10 @@ from typing import ClassVar
 
 from netconsole.host.here import HERE
 from netconsole.host.target import NetlinkSocket, Target
-from netconsole.sources.base import FrameMaker, RowMaker, SourceError
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
 from netconsole.telemetry.frames import AnyFrame, Label
+from netconsole_collector.sources.base import RowMaker, SourceError
 
 MAX_SOCKETS = 1024
 SEARCH_EVERY = 5

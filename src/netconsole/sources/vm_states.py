@@ -14,8 +14,9 @@ from typing import ClassVar
 from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
 from netconsole.sources import qemu
-from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
+from netconsole.sources.base import FrameMaker
 from netconsole.telemetry.frames import AnyFrame
+from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
 
 MAX_VMS = 4096
 LOOK_EVERY = 5

@@ -190,11 +190,13 @@ class ProbeState(Saved):
             case frames.Status():
                 if frame.knobs.get("seen_pct") != self.knobs.get("seen_pct"):
                     self._seen.clear()
-                was_measuring = self.measuring
+                was, was_measuring = self.status, self.measuring
                 self.status, self.mode, self.why = frame.state, frame.mode, frame.why
                 self.help = _in_one_line(frame.help)
                 self.attach, self.missing, self.knobs = frame.attach, frame.missing, frame.knobs
-                if self.measuring and not was_measuring and frame.source == "collector":
+                is_new = frame.source == "collector" and (frame.attach or was != "failed")
+                # A source that could not be read goes on where it was. Programs that failed are loaded again.
+                if self.measuring and not was_measuring and is_new:
                     self._begin_again(frame.mono_ns)
             case frames.Counters():
                 for name, sent in frame.values.items():

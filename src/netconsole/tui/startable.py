@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from netconsole.host.here import HERE
 from netconsole.probes.manifest import Manifest
-from netconsole.sources.base import SourceError
 from netconsole.telemetry.state import State
 from netconsole_collector.compile.refused import NOT_LOADED
 from netconsole_collector.kernel import attach, modules
+from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.known import KNOWN
 
 LOOK_AGAIN_S = 5.0
 """The palette asks with every key that is typed there."""
@@ -19,7 +20,7 @@ _OF_EVERY_PROGRAM = ("privileges", "bcc")
 
 
 class SourcesHere:
-    """What the console's own sources find on this host: Open vSwitch or VMs, say. Not while the state is held.
+    """What sources find on this host: Open vSwitch or VMs, say. Not while the state is held.
 
     An ovs-vswitchd that does not answer takes a quarter of a second, so it is asked every LOOK_AGAIN_S at most.
     """
@@ -45,7 +46,7 @@ class SourcesHere:
 def startable(state: State, manifests: Mapping[str, Manifest], here: Collection[str] | None) -> list[str]:
     """Names of the probes that are not in the session and may run.
 
-    ``here``: the console's own sources that find something on this host; None of a far host, of which no file is read.
+    ``here``: the sources that find something on this host; None of a far host, of which no file is read.
     """
     return [
         name for name, one in manifests.items() if name not in state.probes and _may_run(one, state, manifests, here)
@@ -63,13 +64,13 @@ def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest]
 
 
 def _finds(source: str) -> bool:
-    """Whether a source of the console's own finds on this host what it reads."""
+    """Whether a source finds on this host what it reads."""
     from netconsole.sources import vm_states
     from netconsole.sources.runner import FACTORIES
 
-    if FACTORIES[source] is vm_states.VmStates:  # it opens without any VM: one may start later
+    if FACTORIES.get(source) is vm_states.VmStates:  # it opens without any VM: one may start later
         return vm_states.any_vm()
-    one = FACTORIES[source](HERE)
+    one = KNOWN[source]() if source in KNOWN else FACTORIES[source](HERE)
     try:
         one.open()
     except SourceError:

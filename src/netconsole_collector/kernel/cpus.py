@@ -3,6 +3,9 @@
 import os
 from typing import List
 
+ONLINE = "/sys/devices/system/cpu/online"
+MAX_CPUS = 8192
+"""The most that Linux has (NR_CPUS of its configurations)."""
 _POSSIBLE = "/sys/devices/system/cpu/possible"
 
 
@@ -22,3 +25,24 @@ def possible_cpus() -> List[int]:
 def nr_cpu_ids() -> int:
     """One more than the highest number: the length of an array by CPU number, as the kernel calls it."""
     return max(possible_cpus()) + 1
+
+
+def online_cpus(root: str = "") -> List[int]:
+    """Numbers of the CPUs that are online; empty where they are not known. ``root``: where the file is looked for."""
+    try:
+        with open(root + ONLINE) as file:
+            return numbers(file.read())
+    except (OSError, ValueError):
+        return []
+
+
+def numbers(text: str) -> List[int]:
+    """The CPUs of a list such as ``0-3,8``; empty for what is none."""
+    try:
+        ranges = [part.split("-") for part in text.strip().split(",")]
+        ends = [(int(one[0]), int(one[-1])) for one in ranges]
+    except ValueError:
+        return []
+    if any(last >= MAX_CPUS for _, last in ends):
+        return []
+    return sorted({cpu for first, last in ends for cpu in range(max(0, first), last + 1)})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.run.doctor import BY_CONSOLE
+from netconsole_collector.doctor import WITHOUT_BPF
 from tests.lab.kernels.page import PAGE, page, references
 
 pytestmark = pytest.mark.computing
@@ -38,7 +38,7 @@ def test_what_is_missing_and_what_differs_is_listed() -> None:
     }
     kernels["debian-6.12-arm64"]["probes"]["guest"] = part
     for one in ("debian-5.10", "debian-6.1"):
-        kernels[one]["probes"]["links"] = {**whole, "types": None, "why": BY_CONSOLE}
+        kernels[one]["probes"]["links"] = {**whole, "types": None, "why": WITHOUT_BPF}
     lines = page(kernels).splitlines()
     assert "| `guest` | part | full | by types: part |" in lines
     assert "| `taps` | no | full | by types: full |" in lines

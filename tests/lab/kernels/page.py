@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netconsole.run.doctor import BY_CONSOLE, RUNNING
+from netconsole.run.doctor import RUNNING
+from netconsole_collector.doctor import WITHOUT_BPF
 from tests.lab.machine.hypervisor import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "reference" / "kernels.md"
@@ -55,8 +56,8 @@ def references() -> dict[str, Any]:
 def page(kernels: Mapping[str, Any]) -> str:
     """The whole page."""
     found = [item for one in kernels.values() for item in one["probes"].items()]
-    of_console = {name for name, probe in found if probe["why"] == BY_CONSOLE}
-    probes = sorted({name for name, _ in found} - of_console)
+    of_sources = {name for name, probe in found if probe["why"] == WITHOUT_BPF}
+    probes = sorted({name for name, _ in found} - of_sources)
     lines = [f"| probe | {' | '.join(kernels)} |", "|---" * (len(kernels) + 1) + "|"]
     notes = []
     for name in probes:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table, Usage
 from netconsole.telemetry.state import State
+from netconsole_collector.sources.base import FULL_EVERY, SourceError
 from tests.support.live.network import send_udp
 from tests.support.live.vswitchd import ADDRESSES, BRIDGE, DATAPATH, PORT, PORTS, Vswitchd
 

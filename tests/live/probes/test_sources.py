@@ -14,14 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.base import FULL_EVERY, FrameMaker
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.links import Links
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.sockets import SocketGroups
-from netconsole.sources.softnet import Softnet
 from netconsole.telemetry import frames
+from netconsole_collector.sources.base import FULL_EVERY
+from netconsole_collector.sources.softnet import Softnet
 from tests.support.live.measurement import LIMIT_S
 from tests.support.live.network import PYTHON, Namespace, Wire, send_udp
+from tests.support.sources import tables_of
 
 CLOSED_PORT = 9
 SOME = 3000
@@ -309,15 +311,14 @@ def test_a_namespace_that_only_a_process_has_is_read_until_it_ends(wire: Wire) -
 
 @pytest.mark.proves("softnet", "tables.cpus.processed", "modes.summary")
 def test_softnet_lies_between_two_readings_of_the_kernels_own_count(wire: Wire) -> None:
-    source, make = Softnet(), FrameMaker()
+    source = Softnet()
     outside = received()
-    source.read(make)
+    tables_of(source)
     inside = received()
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME)
     least = received() - inside
-    (table,) = source.read(make)
+    (table,) = tables_of(source)
     most = received() - outside
-    assert isinstance(table, frames.Table)
     counted = sum(row.counts["processed"].delta for row in table.rows)
     assert SOME <= least <= counted <= most
 

@@ -13,7 +13,7 @@ from netconsole.budget import hook_rates
 from netconsole.budget.forecast import Hook
 from netconsole.far.host import THIS_HOST
 from netconsole.probes.catalogue import shipped
-from netconsole.sources.softnet import SOFTNET
+from netconsole_collector.sources.softnet import SOFTNET
 
 SECOND = 1_000_000_000
 BUSY, IDLE = "raw_tracepoint:kfree_skb", "raw_tracepoint:net_dev_queue"

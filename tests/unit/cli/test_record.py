@@ -16,9 +16,9 @@ from netconsole.cli import main as cli
 from netconsole.cli import options
 from netconsole.cli import replay as cli_replay
 from netconsole.recording.reader import Recording
-from netconsole.sources.base import SourceError
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import Table
+from netconsole_collector.sources.base import SourceError
 from tests.support.recorded import Stream, record
 from tests.unit.recording.test_shipped import assert_as_published
 
@@ -48,7 +48,7 @@ def test_what_it_records_is_whole_and_as_published(tmp_path: Path) -> None:
     assert (process.returncode, out) == (0, "")
     assert f"in {path}" in err.splitlines()[-1]
     recording = Recording(path)
-    assert recording.whole and recording.header.note == "two seconds" and recording.header.leads == "console"
+    assert recording.whole and recording.header.note == "two seconds" and recording.header.leads == "collector"
     assert recording.end.mono_ns > recording.begin.mono_ns
     assert_as_published(path, 4)
     tables = {frame.name for frame in recording.frames(0) if isinstance(frame, Table)}

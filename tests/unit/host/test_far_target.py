@@ -22,17 +22,18 @@ from netconsole.host.here import HERE
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Question, Target
 from netconsole.sources import facts
-from netconsole.sources.base import FrameMaker, SourceError
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.facts.reading import Fact
 from netconsole.sources.link_state import LinkTable
 from netconsole.sources.links import Links
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, bound_sockets
 from netconsole.sources.runner import FACTORIES
-from netconsole.sources.softnet import Softnet
-from netconsole.telemetry.frames import Table
+from netconsole_collector.kernel.cpus import ONLINE
 from netconsole_collector.primitives import allowed
 from netconsole_collector.primitives.changes import PIECE_BYTES, DamagedAnswer, KeptAnswers, changes, restored
 from netconsole_collector.primitives.server import FAILED, HEAD, ITEM
+from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.softnet import SOFTNET
 from tests.support.far_host import NearHost
 
 OLDEST = next((str(one) for one in sorted(Path.home().glob(".pyenv/versions/3.[67].*/bin/python3"))), sys.executable)
@@ -147,14 +148,13 @@ def test_an_old_python_there_answers_the_same() -> None:
 def test_from_the_third_interval_on_all_questions_go_in_one_line_and_only_changes_come_back(
     line: Counting, far: FarTarget
 ) -> None:
-    softnet, make = Softnet(far), FrameMaker(target=far)
+    make = FrameMaker(target=far)
     lines, carried = [], []
     for _ in range(5):
         line.lines, before = 0, line.received_bytes
         far.begin()
         make.tick()
-        (table,) = softnet.read(make)
-        assert isinstance(table, Table)
+        assert far.read(ONLINE) and far.read(SOFTNET)
         lines.append(line.lines)
         carried.append(line.received_bytes - before)
     assert lines == [3, 3, 1, 1, 1], "softnet_stat and the CPUs that are online"

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from netconsole.base.figure import width
-from netconsole.run.doctor import BY_CONSOLE, CapabilityCheck, ProbeResult, ProgramCheck, Report
+from netconsole.run.doctor import CapabilityCheck, ProbeResult, ProgramCheck, Report
 from netconsole.run.doctor_text import COLUMNS, brief, verbose
+from netconsole_collector.doctor import WITHOUT_BPF
 
 WHY = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
 NO_REASONS = "this kernel gives no drop reasons"
@@ -32,7 +33,7 @@ def report() -> Report:
     probes["works_3"] = ProbeResult("attached", NO_REASONS, notes=[NO_REASONS])
     partly = refused("other", "degraded")
     probes["partly_one"] = msgspec.structs.replace(partly, why=f"{partly.why}; {NO_REASONS}", notes=[NO_REASONS])
-    probes["link_rates"] = ProbeResult("attached", BY_CONSOLE)
+    probes["link_rates"] = ProbeResult("attached", WITHOUT_BPF)
     capabilities = {"bcc": CapabilityCheck(True), "kprobe": CapabilityCheck(False, WHY, "another kernel")}
     return Report(HOST, capabilities, probes)
 
@@ -46,7 +47,7 @@ def test_it_fits_a_screen_and_says_each_reason_once() -> None:
     assert "? unsupported lacking_0, lacking_1," in told and f"! degraded partly_one: {WHY}" in told
     assert "ovs_flows: no Open vSwitch here → name its sockets" in told
     assert "ok 14 of 25 probes: kernel_drops, works_0" in told
-    assert f"but works_3, partly_one: {NO_REASONS}" in told and BY_CONSOLE not in told
+    assert f"but works_3, partly_one: {NO_REASONS}" in told and WITHOUT_BPF not in told
     assert "15 of 25 probes run here." in told and "doctor --verbose" in told
 
 

@@ -64,13 +64,13 @@ def test_a_reason_that_several_probes_have_is_said_once(capsys: pytest.CaptureFi
         ovs_drops=("failed", None),
         ovs_upcalls=("failed", None),
     )
-    assert headless._say_refused(session)
+    assert headless._say_refused(session, catalogue.load_all())
     assert capsys.readouterr().err.splitlines() == [
         "netconsole: 2 of 5 probes cannot run here (netconsole doctor says why)",
         "netconsole: ovs_drops, ovs_upcalls: failed: no reason known",
     ]
     nothing: Any = Session(ovs_drops=("failed", "no types"))
-    assert not headless._say_refused(nothing)
+    assert not headless._say_refused(nothing, catalogue.load_all())
 
 
 def test_the_countdown_is_one_line_that_is_written_over(
@@ -112,7 +112,7 @@ def test_the_end_names_the_worst_and_the_file() -> None:
 def test_a_name_from_afar_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     name = "\x1b]0;x\x07"
     session: Any = Session("collector", **{name: ("failed", "\x1b[2J")})
-    headless._say_refused(session)
+    headless._say_refused(session, catalogue.load_all())
     headless._say_action(BudgetAction(0.0, name, "detached", "\x1b[2J"))
     assert "\x1b" not in capsys.readouterr().err
 
@@ -242,6 +242,8 @@ def wait_for(true: Callable[[], bool]) -> None:
 def test_a_run_whose_probes_all_are_the_consoles_needs_one_that_measures() -> None:
     away, there = ("unsupported", "no Open vSwitch here"), ("attached", None)
     nothing: Any = Session("console", ovs_flows=away)
-    assert not headless._say_refused(nothing)
+    assert not headless._say_refused(nothing, catalogue.load_all())
     one: Any = Session("console", ovs_flows=away, softnet=there)
-    assert headless._say_refused(one)
+    assert headless._say_refused(one, catalogue.load_all())
+    beside: Any = Session("collector", kernel_drops=("failed", "not root"), softnet=there)
+    assert not headless._say_refused(beside, catalogue.load_all()), "what was asked for above all is BPF"

@@ -8,7 +8,7 @@ import pytest
 
 from netconsole.base.protocol_losses import meanings
 from netconsole.host.here import Here
-from netconsole.sources.base import FrameMaker, SourceError
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.protocol_counters import (
     ProtocolCounters,
     parse_conntrack,
@@ -16,6 +16,7 @@ from netconsole.sources.protocol_counters import (
     parse_single,
 )
 from netconsole.telemetry.frames import Table
+from netconsole_collector.sources.base import SourceError
 
 
 def test_the_layouts_are_read() -> None:

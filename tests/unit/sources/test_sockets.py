@@ -11,10 +11,11 @@ import pytest
 
 from netconsole.host.here import Here
 from netconsole.sources import sockets
-from netconsole.sources.base import FrameMaker, SourceError
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket
 from netconsole.sources.sockets import SEARCH_EVERY, SocketGroups
 from netconsole.telemetry.frames import Row, Table
+from netconsole_collector.sources.base import SourceError
 from tests.support.rtnetlink import Answers
 
 

@@ -13,16 +13,15 @@ from typing import ClassVar
 import pytest
 
 from netconsole.host.here import HERE, Here
-from netconsole.host.identity import ONLINE
 from netconsole.host.target import Moment, Target
 from netconsole.sources import runner
-from netconsole.sources.base import FULL_EVERY, Accumulator, FrameMaker, RowMaker, SourceError
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
 from netconsole.sources.runner import SourceRunner
 from netconsole.sources.sockets import groups
-from netconsole.sources.softnet import SOFTNET, Softnet, parse_softnet
 from netconsole.telemetry.frames import AnyFrame, Cost, Row, Status, Table
 from netconsole.telemetry.request import ProbeRequest
+from netconsole_collector.sources.base import SourceError
 
 LIMIT_S = 300.0
 
@@ -39,90 +38,6 @@ def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Row]:
     table = frames[0]
     assert isinstance(table, Table)
     return {tuple(row.labels.values()): row for row in table.rows}
-
-
-def test_a_counter_that_went_back_is_that_of_a_thing_made_anew() -> None:
-    one = Accumulator(["n"])
-    assert one.take("a", (100,)) is None
-    assert one.take("a", (107,)) == [7]
-    assert one.take("a", (3,)) == [3]
-    assert one.counts("a", (3,))["n"].total == 10
-    one.keep([])
-    assert one.take("a", (50,)) is None
-    for value in (2**64 - 1, 3, 2**64 - 1):  # of a driver that counts below 0
-        one.take("a", (value,))
-    assert one.counts("a", (5,))["n"].total == 2**63 - 1
-
-
-def test_a_counter_that_runs_over_is_counted_on(tmp_path: Path) -> None:
-    path = below(tmp_path, SOFTNET)
-    softnet = Softnet(Here(tmp_path))
-    for count, delta in (("fffffff0", 0), ("00000010", 32), ("00000011", 1)):
-        path.write_text(f"{count} 00000000 00000000 0 0 0 0 0 0 0 0 0 00000000\n")
-        (row,) = rows(softnet.read(FrameMaker())).values()
-        assert row.counts["processed"].delta == delta
-
-
-def test_all_rows_are_sent_now_and_then_and_a_row_that_is_gone_is_not() -> None:
-    maker = RowMaker(["n"], 2)
-    sent = [maker.rows([({"a": 1}, (5,), {}), ({"a": 2}, (5,), {})]) for _ in range(FULL_EVERY + 1)]
-    assert [(len(one), full) for one, full, _ in sent] == [(2, True), *[(0, False)] * (FULL_EVERY - 1), (2, True)]
-    for _ in range(FULL_EVERY):
-        last, full, omitted = maker.rows([({"a": 2}, (5,), {}), ({"a": 3}, (5,), {}), ({"a": 4}, (5,), {})])
-    assert full
-    assert [row.labels["a"] for row in last] == [2, 3]
-    assert omitted == 1
-
-
-def test_softnet_knows_old_and_new_layouts() -> None:
-    old = "00000010 00000001 00000002 0 0 0 0 0 0 00000003\n" * 2
-    assert list(parse_softnet(old)) == [(0, (16, 1, 2, 3, 0)), (1, (16, 1, 2, 3, 0))]
-    new = "00000010 00000001 00000002 0 0 0 0 0 0 00000003 00000004 00000000 00000005\n"
-    assert list(parse_softnet(new)) == [(5, (16, 1, 2, 3, 4))]
-    assert list(parse_softnet(new.removesuffix(" 00000005\n"))) == [(0, (16, 1, 2, 3, 4))]
-
-
-def test_two_lines_of_one_cpu_make_no_drops(tmp_path: Path) -> None:
-    """Their counters would be taken for one that wraps."""
-    path = tmp_path / SOFTNET.removeprefix("/")
-    path.parent.mkdir(parents=True)
-    lines = [" ".join(f"{one:08x}" for one in (n, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3)) for n in (10, 9)]
-    path.write_text("\n".join(lines) + "\n")
-    softnet = Softnet(Here(tmp_path))
-    for _ in range(2):
-        (table,) = [frame for frame in softnet.read(FrameMaker()) if isinstance(frame, Table)]
-        assert table.omitted == 1
-        assert [count.total for row in table.rows for count in row.counts.values()] in ([0] * 5, [])
-
-
-@pytest.mark.proves("softnet", "tables.cpus.{cpu,processed,dropped,time_squeeze,received_rps,flow_limit}")
-def test_each_column_of_softnet_is_what_the_kernel_writes_there(tmp_path: Path) -> None:
-    """net/core/net-procfs.c, softnet_seq_show: each line has all counts of a CPU, whose number is the 13th."""
-    source, maker = Softnet(Here(tmp_path)), FrameMaker()
-    for text in ("1 1 1 0 0 0 0 0 0 1 1 0 5\n", "11 3 4 9 9 9 9 9 9 6 7 9 5\n"):
-        below(tmp_path, SOFTNET).write_text(text)
-        (row,) = rows(source.read(maker)).values()
-    assert row.labels["cpu"] == 5
-    added = {name: one.delta for name, one in row.counts.items()}
-    assert added == {"processed": 0x10, "dropped": 2, "time_squeeze": 3, "received_rps": 5, "flow_limit": 6}
-
-
-@pytest.mark.parametrize(("online", "cpus"), [("0-1,4", [0, 1, 4]), ("0-3,8-9", [0, 1, 2, 3]), ("", [0, 1, 2])])
-def test_where_the_kernel_names_no_cpu_the_lines_are_those_that_are_online(
-    tmp_path: Path, online: str, cpus: list[int]
-) -> None:
-    below(tmp_path, ONLINE).write_text(f"{online}\n")
-    below(tmp_path, SOFTNET).write_text("00000010 00000001 00000002 0 0 0 0 0 0 00000003\n" * len(cpus))
-    softnet = Softnet(Here(tmp_path))
-    assert [row.labels["cpu"] for row in rows(softnet.read(FrameMaker())).values()] == cpus
-
-
-def test_a_layout_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    below(tmp_path, SOFTNET).write_text("not hexadecimal\n")
-    with pytest.raises(SourceError, match="layout"):
-        Softnet(Here(tmp_path)).read(FrameMaker())
-    with pytest.raises(SourceError, match="No such file"):
-        Softnet(Here(tmp_path / "missing")).open()
 
 
 def test_sockets_that_have_an_interface_each_share_no_port() -> None:
@@ -188,7 +103,10 @@ class Lying(Broken):
 
     def read(self, make: FrameMaker) -> list[AnyFrame]:
         fine = make.table(self.name, "fine", [], True)
-        return [fine, make.table(self.name, "names", [Row(labels={"name": "n" * 300}, counts={})], True)]
+        return [
+            fine,
+            make.table(self.name, "names", [{"labels": {"name": "n" * 300}, "counts": {}, "gauges": {}}], True),
+        ]
 
 
 class Unopened(Broken):
@@ -247,16 +165,16 @@ def test_a_source_that_is_added_is_read_from_then_on() -> None:
 
     def deliver(batch: list[AnyFrame]) -> None:
         delivered.extend(batch)
-        if any(isinstance(frame, Table) and frame.probe == "softnet" for frame in batch):
+        if any(isinstance(frame, Table) and frame.probe == "socket_groups" for frame in batch):
             enough.set()
 
     sources = SourceRunner([ProbeRequest("self_cost", source="self")], 0.01, deliver, itertools.count(1))
     sources.start()
-    sources.add(ProbeRequest("softnet", source="softnet"))
+    sources.add(ProbeRequest("socket_groups", source="sockets"))
     assert enough.wait(LIMIT_S)
     sources.close()
     states = [(frame.probe, frame.state) for frame in delivered if isinstance(frame, Status)]
-    assert states == [("self_cost", "attached"), ("softnet", "attached")]
+    assert states == [("self_cost", "attached"), ("socket_groups", "attached")]
 
 
 class Whole:

@@ -25,7 +25,6 @@ OWN = {"own_cost.py": {"psutil", "time.process_time_ns"}}
 """The console's own cost is of this process, wherever the measured host is."""
 LIBRARIES = {
     "pyroute2": ("pyroute2.netlink.rtnl", "pyroute2.netlink.generic.ethtool", "pyroute2.ethtool"),
-    "ovs": ("ovs",),
 }
 """Libraries that decode messages, and the modules of them that open nothing when they are only imported."""
 

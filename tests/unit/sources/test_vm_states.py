@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from netconsole.host.here import Here
-from netconsole.sources.base import FULL_EVERY, FrameMaker, SourceError
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.vm_states import VmStates, any_vm
 from netconsole.telemetry.frames import Row, Table, decode, encode
+from netconsole_collector.sources.base import FULL_EVERY, SourceError
 
 IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
 WAITS = "202 0x562ea7bd87a8 0x0 0xffffffff 0x0 0x0 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"

@@ -539,3 +539,31 @@ def test_what_was_counted_before_a_probe_was_detached_stays_and_goes_on(stream: 
         assert now.cost.ledger == {"missed": Count(0, 1), "unseen_ms": Count(0, 2000)}
         assert now.cost.events == {"seen": Count(1, 4)}
         assert now.total_mark(table.rows[LO], "n") == "≥" and now.unwatched_since_ns(table) is None
+
+
+def test_a_source_that_could_be_read_again_counts_on_and_one_that_was_started_anew_counts_what_was_before() -> None:
+    """A source tells no places where it is attached, as programs do."""
+    one = Stream(State())
+    one.hello()
+    one.status()
+    one.table(row("lo", 5, 5), full=True)
+    one.end()
+    one.status("failed", why="the file is gone")
+    one.end()
+    one.status()
+    one.table(row("lo", 3, 8))
+    one.end()
+
+    def total() -> int:
+        return one.state.probes["p"].tables["t"].rows[LO].counts["n"].total
+
+    assert total() == 8
+    one.status("off")
+    one.status()
+    one.table(row("lo", 2, 2), full=True)
+    one.end()
+    assert total() == 10
+    one.hello()
+    one.status()
+    one.table(row("lo", 1, 1), full=True)
+    assert total() == 11

@@ -15,10 +15,11 @@ from typing import ClassVar
 from netconsole.base import figure
 from netconsole.host.here import HERE
 from netconsole.host.target import NetlinkSocket, Question, Target
-from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.link_state import LinkTable
 from netconsole.sources.nic.losses import LossMeaning, meaning, of_any_queue
-from netconsole.telemetry.frames import AnyFrame, Label, Mode, Row
+from netconsole.telemetry.frames import AnyFrame, Label, Mode
+from netconsole_collector.sources.base import Json, RowMaker, SourceError, SourceRow
 
 NETLINK_ROUTE = 0
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
@@ -195,6 +196,6 @@ def _text(name: bytes) -> str:
     return name.split(b"\0", 1)[0].decode("ascii", "backslashreplace").strip()
 
 
-def _moved(maker: RowMaker, readings: Iterator[SourceRow]) -> tuple[list[Row], bool, int]:
+def _moved(maker: RowMaker, readings: Iterator[SourceRow]) -> tuple[list[Json], bool, int]:
     rows, full, omitted = maker.rows(readings)
-    return [row for row in rows if row.counts["count"].total], full, omitted
+    return [row for row in rows if row["counts"]["count"]["total"]], full, omitted

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from netconsole.host.here import HERE
 from netconsole.host.target import Target
-from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.ovs.netlink import KernelDatapath, OvsNetlink
 from netconsole.sources.ovs.unixctl import DIRECTORIES, UnixctlError, directories
 from netconsole.sources.ovs.vswitchd import (
@@ -27,6 +27,7 @@ from netconsole.sources.ovs.vswitchd import (
     Vswitchd,
 )
 from netconsole.telemetry.frames import AnyFrame, Count, Label, Mode, Scalar
+from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
 
 MAX_DATAPATHS = 64
 MAX_PORTS = 4096

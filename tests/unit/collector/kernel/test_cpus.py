@@ -18,3 +18,24 @@ def test_a_value_has_a_slot_for_each_cpu_that_there_is_and_an_array_for_each_num
     (tmp_path / "possible").write_text(f"{text}\n")
     monkeypatch.setattr(cpus, "_POSSIBLE", str(tmp_path / "possible"))
     assert (cpus.possible_cpus(), cpus.nr_cpu_ids()) == (numbers, length)
+
+
+@pytest.mark.parametrize(
+    ("said", "online"),
+    [
+        ("0-2,5\n", [0, 1, 2, 5]),
+        ("0", [0]),
+        (f"0-{cpus.MAX_CPUS}", []),
+        ("0-99999999999", []),
+        ("-5", []),
+        ("0,0,0", [0]),
+        ("x", []),
+        ("", []),
+    ],
+)
+def test_the_cpus_that_are_online_are_those_that_linux_can_have(said: str, online: list[int], tmp_path: Path) -> None:
+    file = tmp_path / cpus.ONLINE.lstrip("/")
+    file.parent.mkdir(parents=True)
+    file.write_text(said)
+    assert cpus.online_cpus(str(tmp_path)) == online
+    assert cpus.online_cpus(str(tmp_path / "nowhere")) == []

@@ -3,20 +3,17 @@
 The figures are exact, and there also where no BPF program can attach. Layout: net/core/net-procfs.c, softnet_seq_show.
 """
 
-from __future__ import annotations
+from typing import Iterator, List, Sequence, Tuple
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
-
-from netconsole.host.here import HERE
-from netconsole.host.identity import online_cpus
-from netconsole.host.target import Target
-from netconsole.sources.base import FrameMaker, RowMaker, SourceError, SourceRow
-from netconsole.telemetry.frames import AnyFrame
+from netconsole_collector.kernel.cpus import MAX_CPUS, online_cpus
+from netconsole_collector.primitives import files
+from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
 
 SOFTNET = "/proc/net/softnet_stat"
 COUNTS = ("processed", "dropped", "time_squeeze", "received_rps", "flow_limit")
-MAX_CPUS = 8192
+
+_MAX_BYTES = 4 * 1024 * 1024
+"""Of 8192 CPUs it has 1 MB."""
 _FIELDS = (0, 1, 2, 9, 10)
 _CPU_FIELD = 12
 """Since 5.14 each line ends with backlog length and CPU. Before, the lines are the online CPUs in order."""
@@ -24,7 +21,7 @@ _WRAPS_AT = 1 << 32
 """The counters are unsigned int. At 1 000 000 packets/s they wrap around after 72 minutes."""
 
 
-def parse_softnet(text: str, online: Sequence[int] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
+def parse_softnet(text: str, online: Sequence[int] = ()) -> Iterator[Tuple[int, Tuple[int, ...]]]:
     """CPU and COUNTS of every line. A count that an old kernel lacks is 0, because it lacks that limit too.
 
     ``online``: the CPUs, for a kernel that does not name them.
@@ -36,34 +33,28 @@ def parse_softnet(text: str, online: Sequence[int] = ()) -> Iterator[tuple[int, 
         yield cpu, tuple(fields[i] if i < len(fields) else 0 for i in _FIELDS)
 
 
-class Softnet:
-    """See the module."""
+class Softnet(KernelSource):
+    """See the module. ``root``: files are looked for below it."""
 
-    name: ClassVar[str] = "softnet"
-
-    def __init__(self, target: Target = HERE) -> None:
-        self._target = target
+    def __init__(self, root: str = "") -> None:
+        self._root = root
         self._rows = RowMaker(COUNTS, MAX_CPUS, _WRAPS_AT)
 
     def open(self) -> None:
         """Raises SourceError when the file is not there."""
         self._text()
 
-    def read(self, make: FrameMaker) -> list[AnyFrame]:
+    def read(self, reading: SourceReading) -> List[Json]:
         """One row per CPU."""
         try:
-            found = parse_softnet(self._text(), online_cpus(self._target))
-            readings: list[SourceRow] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
+            found = parse_softnet(self._text(), online_cpus(self._root))
+            readings: List[SourceRow] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
         except ValueError:
-            raise SourceError(f"{SOFTNET}: this version of netconsole cannot read its layout") from None
-        rows, full, omitted = self._rows.rows(readings)
-        return [make.table(self.name, "cpus", rows, full, omitted)]
-
-    def close(self) -> None:
-        """Nothing to release."""
+            raise SourceError("{}: this version of netconsole cannot read its layout".format(SOFTNET)) from None
+        return [reading.table("softnet", "cpus", self._rows.rows(readings))]
 
     def _text(self) -> str:
         try:
-            return self._target.read(SOFTNET).decode("ascii")
+            return files.read((self._root + SOFTNET).encode(), _MAX_BYTES).decode("ascii")
         except OSError as error:
-            raise SourceError(f"{SOFTNET}: {error.strerror}") from None
+            raise SourceError("{}: {}".format(SOFTNET, error.strerror)) from None

@@ -1,0 +1,159 @@
+"""Defines what a source is, and turns its readings into bodies of frames: deltas, totals, and full tables at times."""
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
+
+FULL_EVERY = 10
+"""A table is sent whole once in this many intervals (docs/reference/frames.md)."""
+MOST = (1 << 63) - 1
+"""The largest figure that a frame has room for."""
+
+Json = Dict[str, Any]
+SourceRow = Tuple[Dict[str, Union[str, int, None]], Sequence[Optional[int]], Mapping[str, Union[int, float, None]]]
+"""One row as the kernel has it now: labels, counters since boot, gauges. None: it does not count that, or not now."""
+
+
+class SourceError(Exception):
+    """A source cannot read. ``str()`` is one sentence; ``help`` says what to do.
+
+    ``state`` is "unsupported" when this host lacks what it reads.
+    """
+
+    def __init__(self, why: str, help: Optional[str] = None, state: str = "failed") -> None:
+        super().__init__(why)
+        self.help = help
+        self.state = state
+
+
+class SourceReading:
+    """One reading of all sources. ``interval_ns``: since the one before."""
+
+    def __init__(self, interval_ns: int) -> None:
+        self.interval_ns = interval_ns
+
+    def table(self, probe: str, name: str, found: Tuple[List[Json], bool, int]) -> Json:
+        """Rows of this interval, as :class:`RowMaker` gives them."""
+        rows, full, omitted = found
+        body: Json = {"kind": "table", "probe": probe, "name": name, "interval_ns": self.interval_ns}
+        body.update(full=full, omitted=omitted, rows=rows)
+        return body
+
+
+class KernelSource:
+    """Reads something of this host in every interval. Used from one thread."""
+
+    def open(self) -> None:
+        """Prepare for reading. Raises SourceError."""
+
+    def read(self, reading: SourceReading) -> List[Json]:
+        """The bodies of the frames of this interval. Raises SourceError; the next interval tries again."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class Accumulator:
+    """Turns counters of the kernel, which count since boot, into deltas and totals since the first reading.
+
+    A counter that went back belongs to something that was created again: its value is the delta. If it can never be
+    created again, it has wrapped around at ``wraps_at`` instead. One that is not known (None) stays as it was.
+
+    ``set_back``: where all counters of a key are set back at once, how often that happened. What they had counted since
+    the reading before is not known then.
+    """
+
+    def __init__(self, names: Sequence[str], wraps_at: int = 0, is_set_back: bool = False) -> None:
+        """``is_set_back``: all counters of a key are set back together, as by a command."""
+        self.names = tuple(names)
+        self.set_back = 0
+        self._wraps_at = wraps_at
+        self._is_set_back = is_set_back
+        self._last: Dict[object, Sequence[Optional[int]]] = {}
+        self._totals: Dict[object, List[int]] = {}
+
+    def take(self, key: object, values: Sequence[Optional[int]]) -> Optional[Sequence[int]]:
+        """Deltas since the last reading of this key; None at the first reading."""
+        last = self._last.get(key)
+        if last is None:
+            self._last[key] = values
+            self._totals[key] = [0] * len(values)
+            return None
+        if last == values:
+            return (0,) * len(values)
+        pairs = list(zip(values, last))
+        self._last[key] = tuple(old if new is None else new for new, old in pairs)
+        if self._is_set_back and any(new is not None and old is not None and new < old for new, old in pairs):
+            self.set_back += 1
+            pairs = [(new, 0) for new, _ in pairs]
+        deltas = [self._delta(new, old) for new, old in pairs]
+        totals = self._totals[key]
+        for i, delta in enumerate(deltas):
+            totals[i] = min(totals[i] + delta, MOST)
+        return deltas
+
+    def _delta(self, new: Optional[int], old: Optional[int]) -> int:
+        if new is None or old is None:
+            return 0
+        # A driver's counter may fall below 0, which is near 2^64.
+        return min(new - old if new >= old else new + max(0, self._wraps_at - old), MOST)
+
+    def is_lost(self, key: object, values: Sequence[Optional[int]]) -> bool:
+        """Whether a counter is not known that was known before."""
+        return any(new is None and old is not None for new, old in zip(values, self._last.get(key, ())))
+
+    def total(self, key: object) -> Sequence[int]:
+        """What the counters of this key have counted so far."""
+        return self._totals[key]
+
+    def keep(self, keys: Iterable[object]) -> None:
+        """Forget all other keys."""
+        gone = self._last.keys() - set(keys)
+        for key in gone:
+            del self._last[key], self._totals[key]
+
+
+class RowMaker:
+    """Makes the rows of one table: those that changed, and all of them once in FULL_EVERY intervals.
+
+    A row lacks the counts that are not known. ``wraps_at``, ``is_set_back``: see :class:`Accumulator`.
+    """
+
+    def __init__(self, names: Sequence[str], max_rows: int, wraps_at: int = 0, is_set_back: bool = False) -> None:
+        self._accumulator = Accumulator(names, wraps_at, is_set_back)
+        self._max_rows = max_rows
+        self._gauges: Dict[object, Mapping[str, Union[int, float, None]]] = {}
+        self._interval = 0
+
+    @property
+    def set_back(self) -> int:
+        """See :class:`Accumulator`."""
+        return self._accumulator.set_back
+
+    def rows(self, readings: Iterable[SourceRow]) -> Tuple[List[Json], bool, int]:
+        """The rows as a frame has them, whether these are all of them, and how many did not fit."""
+        full = self._interval % FULL_EVERY == 0
+        self._interval += 1
+        rows: List[Json] = []
+        seen: Set[object] = set()
+        omitted = 0
+        for labels, values, gauges in readings:
+            key: object = tuple(labels.values())
+            if len(seen) >= self._max_rows or key in seen:  # the second of two that nothing tells apart
+                omitted += 1
+                continue
+            seen.add(key)
+            deltas = self._accumulator.take(key, values)
+            is_new = deltas is None
+            deltas = deltas or (0,) * len(values)
+            is_lost = None in values and self._accumulator.is_lost(key, values)
+            if full or is_new or any(deltas) or is_lost or self._gauges.get(key) != gauges:
+                counted = zip(self._accumulator.names, values, deltas, self._accumulator.total(key))
+                counts = {
+                    name: {"delta": delta, "total": total} for name, value, delta, total in counted if value is not None
+                }
+                rows.append({"labels": labels, "counts": counts, "gauges": dict(gauges)})
+            self._gauges[key] = gauges
+        self._accumulator.keep(seen)
+        for key in self._gauges.keys() - seen:
+            del self._gauges[key]
+        return rows, full, omitted

@@ -1,0 +1,14 @@
+"""The sources by the name that a manifest gives."""
+
+from typing import Any, Callable, Dict
+
+from netconsole_collector.sources.base import KernelSource
+from netconsole_collector.sources.softnet import Softnet
+
+KNOWN: Dict[str, Callable[[], KernelSource]] = {"softnet": Softnet}
+
+
+def is_source(spec: Dict[str, Any]) -> bool:
+    """Whether a manifest is of a source, and not of BPF programs. Raises nothing, whatever the manifest."""
+    probe = spec.get("probe")
+    return isinstance(probe, dict) and probe.get("source") in list(KNOWN)

@@ -1,0 +1,191 @@
+"""Reads the sources in a thread of their own: one that hangs delays no probe, and does not keep the process alive."""
+
+import os
+import queue
+import threading
+from collections import deque
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Union
+
+from netconsole_collector.kernel.clock import mono_ns, wall_ns
+from netconsole_collector.sources.base import Json, KernelSource, SourceError, SourceReading
+from netconsole_collector.sources.known import KNOWN
+from netconsole_collector.statuses import status
+
+MAX_WHY = 1000
+SILENT_S = 10.0
+"""Of a source whose reading takes so long we say so."""
+
+
+class Dated(NamedTuple):
+    """The body of a frame, and when it was made."""
+
+    body: Json
+    mono_ns: int
+    wall_ns: int
+
+
+class _Source(NamedTuple):
+    probe: str
+    mode: str
+    source: KernelSource
+
+
+class _Start(NamedTuple):
+    command: Json
+    make: Callable[[], KernelSource]
+
+
+class _Stop(NamedTuple):
+    probe: str
+
+
+class _Due(NamedTuple):
+    """A reading is due."""
+
+
+class SourceReader:
+    """Of one collector, in whose thread all methods are called. ``fd`` is readable when there is something to take."""
+
+    def __init__(self) -> None:
+        self.fd, self._wake = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._wake, False)
+        self.probes: Dict[str, str] = {}
+        """The mode of each probe that is read so."""
+        self._asked: "queue.Queue[Union[_Start, _Stop, _Due]]" = queue.Queue()
+        self._told: Deque[Dated] = deque()
+        self._figures: Deque[Dated] = deque()
+        self._refused: Deque[str] = deque()
+        self._failing: Dict[str, str] = {}
+        """Why, by probe: each reason is told once."""
+        self._asked_ns: Optional[int] = None
+        """When the reading was asked for that has not ended."""
+        self._thread: Optional[threading.Thread] = None
+        # Of the thread alone:
+        self._sources: List[_Source] = []
+        self._read_ns = mono_ns()
+        self._current = ""
+        """The probe whose source is asked now."""
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether figures are to come."""
+        return self._asked_ns is not None
+
+    def start(self, command: Json) -> None:
+        """Reads one more source, by its load command, which is answered when it was opened."""
+        self.probes[command["probe"]] = command.get("mode") or "summary"
+        self._ask(_Start(command, KNOWN[command["spec"]["probe"]["source"]]))
+
+    def stop(self, probe: str) -> str:
+        """Reads it no more. Returns its mode."""
+        self._ask(_Stop(probe))
+        return self.probes.pop(probe)
+
+    def read(self, now_ns: int) -> None:
+        """Asks for the figures of this interval, unless the last ones are still to come."""
+        if self.probes and not self.is_reading:
+            self._asked_ns = now_ns
+            self._ask(_Due())
+
+    def told(self, now_ns: int) -> List[Dated]:
+        """Answers and changes of state since the last call."""
+        try:
+            while os.read(self.fd, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        while self._refused:
+            self.probes.pop(self._refused.popleft(), None)
+        if self._asked_ns is not None and now_ns - self._asked_ns > SILENT_S * 1e9:
+            self._tell_silence()
+        return [self._told.popleft() for _ in range(len(self._told))]
+
+    def figures(self) -> List[Dated]:
+        """Those that have come since the last call."""
+        return [self._figures.popleft() for _ in range(len(self._figures))]
+
+    def _tell_silence(self) -> None:
+        """They are read one after another, so one that does not answer keeps all others waiting."""
+        for probe, mode in self.probes.items():
+            if probe not in self._failing:
+                self._failing[probe] = "silent"  # so its next figures say that it is attached
+                why = "{} has not answered for {:g} s".format(self._current, SILENT_S)
+                self._tell(status(probe, "failed", mode, {}, why))
+
+    def _ask(self, what: "Union[_Start, _Stop, _Due]") -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
+            self._thread.start()
+        self._asked.put(what)
+
+    # ---- in the thread ----
+
+    def _run(self) -> None:
+        while True:
+            asked = self._asked.get()
+            if isinstance(asked, _Start):
+                self._open(asked)
+            elif isinstance(asked, _Stop):
+                self._close(asked.probe)
+            else:
+                self._read_all()
+                self._asked_ns = None
+            self._wake_up()
+
+    def _wake_up(self) -> None:
+        try:
+            os.write(self._wake, b"\n")
+        except BlockingIOError:
+            pass  # it is awake
+
+    def _open(self, asked: _Start) -> None:
+        one = _Source(asked.command["probe"], asked.command.get("mode") or "summary", asked.make())
+        reply = {"kind": "reply", "id": asked.command["id"], "ok": True, "error": None}
+        self._current = one.probe
+        try:
+            one.source.open()
+        except Exception as error:
+            self._refused.append(one.probe)
+            self._failed(one, error)
+            reply.update(ok=False, error=_sentence(error))
+        else:
+            self._sources.append(one)
+            self._tell(status(one.probe, "attached", one.mode, {}, asked.command.get("why")))
+        self._tell(reply)
+
+    def _close(self, probe: str) -> None:
+        for one in self._sources:
+            if one.probe == probe:
+                one.source.close()
+        self._sources = [one for one in self._sources if one.probe != probe]
+        self._failing.pop(probe, None)
+
+    def _read_all(self) -> None:
+        now, wall = mono_ns(), wall_ns()
+        reading = SourceReading(max(1, now - self._read_ns))
+        self._read_ns = now
+        for one in self._sources:
+            self._current = one.probe
+            try:
+                bodies = one.source.read(reading)
+            except Exception as error:  # also one that no source expects: the others go on
+                if self._failing.get(one.probe) != str(error):
+                    self._failing[one.probe] = str(error)
+                    self._failed(one, error)
+                continue
+            if self._failing.pop(one.probe, None) is not None:
+                self._tell(status(one.probe, "attached", one.mode, {}))
+            self._figures.extend(Dated(body, now, wall) for body in bodies)
+
+    def _failed(self, one: _Source, error: Exception) -> None:
+        state, help = (error.state, error.help) if isinstance(error, SourceError) else ("failed", None)
+        self._tell(status(one.probe, state, one.mode, {}, _sentence(error), help))
+
+    def _tell(self, body: Json) -> None:
+        self._told.append(Dated(body, mono_ns(), wall_ns()))
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error) if isinstance(error, SourceError) else "{}: {}".format(type(error).__name__, error)
+    return text[:MAX_WHY]
