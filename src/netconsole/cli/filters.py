@@ -59,6 +59,9 @@ ReasonOption = Annotated[
     ),
 ]
 
+_NOT_YET = 0
+"""The inode of a namespace whose host is not entered yet."""
+
 
 def given(
     device: str | None,
@@ -84,7 +87,8 @@ def narrowed(
 ) -> Profile:
     """The profile with these filters for every probe that has such a knob, before what it says itself. Raises BadInput.
 
-    ``is_far``: another host is measured; the names of its namespaces are not known yet.
+    ``is_far``: another host is measured; a namespace of it is found by its name when the host is entered
+    (:mod:`netconsole.run.namespace_there`).
     """
     from netconsole.probes.knobs import contradictions, refusal
 
@@ -178,12 +182,13 @@ def _device_of(vm: str, is_far: bool) -> str:
 
 
 def _inode(text: str, is_far: bool) -> int:
-    """The inode of a namespace, by number or by its name on this machine."""
+    """The inode of a namespace, by number or by its name on this machine; of a far one by name not yet."""
     from netconsole.base.netns_labels import is_namespace_inode
     from netconsole.host.identity import namespace_inode
 
-    found = None if is_far and not is_namespace_inode(text) else namespace_inode(text)
+    if is_far and not is_namespace_inode(text):
+        return _NOT_YET
+    found = namespace_inode(text)
     if found is None:
-        way_out = "with --host give its inode (ip netns identify, lsns -t net)" if is_far else "see ip netns list"
-        raise bad("--netns", "", f'no network namespace is named "{safe(text, 40)}": {way_out}')
+        raise bad("--netns", "", f'no network namespace is named "{safe(text, 40)}": see ip netns list')
     return found

@@ -127,9 +127,11 @@ def console(
         from netconsole.recording.recorder import Recorder, describe
         from netconsole.run.assembly import live_run
         from netconsole.run.headless import facts
+        from netconsole.run.namespace_there import located
         from netconsole.tui.run import run as run_console
 
         there = enter(way, manifests)
+        chosen, requests = located(chosen, requests, there)
         later = [] if force else preflight.put_off(chosen, manifests, requests, probe or (), there)
         now = [request for request in requests if request not in later]
         preflight.before_start(chosen, manifests, now, force, may_ask=True, named=probe or (), host=there)
@@ -225,9 +227,11 @@ def snapshot(
         manifests, chosen, requests = choose(profile, probe, host, filters)
         from netconsole.run import headless
         from netconsole.run.assembly import live_run
+        from netconsole.run.namespace_there import located
         from netconsole.run.stop import Interrupted
 
         there = enter(way, manifests)
+        chosen, requests = located(chosen, requests, there)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         every_s = headless.statistics_every_s(duration_s)
         try:

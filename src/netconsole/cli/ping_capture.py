@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import ipaddress
 import time
 from collections import Counter
@@ -87,6 +88,7 @@ def capture(
     from netconsole.ping import capture as documents
     from netconsole.probes.catalogue import load_all
     from netconsole.run.headless import facts
+    from netconsole.run.namespace_there import inode_there
     from netconsole.run.ping_capture import Ending, vantage_run
     from netconsole.run.ping_capture import capture as watch
     from netconsole.run.stop import Interrupted
@@ -100,6 +102,8 @@ def capture(
     manifests = load_all()
     try:
         with contextlib.closing(entered(host, manifests)) as there:
+            if netns is not None and not between.netns:
+                between = dataclasses.replace(between, netns=inode_there(netns, there))
             vantage = vantage_run(point, between, manifests, there)
             vantage.session.on_news(progress(vantage))
             taken = watch(vantage, ending, say, partial(facts, there))
@@ -140,23 +144,18 @@ def between_of(
     host: str | None,
     vhost: bool,
 ) -> Between:
-    """Where to measure, from the options. Raises BadInput."""
+    """Where to measure, from the options. The name of a far namespace is not known yet. Raises BadInput."""
     from netconsole.base.figure import parse_duration
     from netconsole.base.netns_labels import is_namespace_inode
-    from netconsole.host.identity import namespace_inode
     from netconsole.ping.vantage import Between
+    from netconsole.run.namespace_there import inode_there
 
     limit_s = parse_duration(limit)
     if limit_s is None or not 0 < limit_s <= MAX_LIMIT_S:
         raise bad("--limit", "", f'expected a time from 1ms to 60s such as "1s", found "{safe(limit, 40)}"')
     inode = 0
     if netns is not None:
-        found = namespace_inode(netns) if host is None or is_namespace_inode(netns) else None
-        if not found and host is not None:
-            raise bad("--netns", "", "on another host, expected the inode of a network namespace: ls -Li /run/netns")
-        if not found:
-            raise bad("--netns", "", f'no network namespace "{safe(netns, 40)}"; ip netns list shows those with a name')
-        inode = found
+        inode = int(netns) if is_namespace_inode(netns) else 0 if host is not None else inode_there(netns)
     return Between(inside or (), outside or (), addresses_of(address), inode, limit_s, vhost)
 
 

@@ -104,6 +104,7 @@ def record(
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
+    from netconsole.run.namespace_there import located
     from netconsole.run.stop import Interrupted
 
     host = only_one(hosts, "netconsole record")
@@ -118,6 +119,7 @@ def record(
     with approach(host) as way:
         manifests, chosen, requests = choose(profile, probe, host, filters)
         there = enter(way, manifests)
+        chosen, requests = located(chosen, requests, there)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         modes = {request.name: request.mode for request in start.requests}
         header = describe(chosen, modes, manifests, reach.describe(there), note and note[:MAX_NOTE])

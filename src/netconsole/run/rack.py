@@ -27,6 +27,7 @@ from netconsole.profile.profile import Profile
 from netconsole.run import preflight
 from netconsole.run.assembly import LiveRun, live_run
 from netconsole.run.headless import facts
+from netconsole.run.namespace_there import located
 from netconsole.telemetry.request import ProbeRequest
 
 MAX_HOSTS = 16
@@ -133,9 +134,10 @@ class RackHost:
                 if self._is_closed:
                     raise Unable("closed")
             there = way.enter(typed_modules(plan.manifests))
-            what = plan.profile, plan.manifests
-            later = [] if plan.force else preflight.put_off(*what, plan.requests, plan.named, there)
-            now = [request for request in plan.requests if request not in later]
+            profile, requests = located(plan.profile, plan.requests, there)
+            what = profile, plan.manifests
+            later = [] if plan.force else preflight.put_off(*what, requests, plan.named, there)
+            now = [request for request in requests if request not in later]
             start = preflight.before_start(*what, now, plan.force, named=plan.named, host=there, say=_drop)
             made = live_run(
                 start.requests, *what, left_out=start.left_out, later=later, host=there, interval_s=plan.interval_s

@@ -77,11 +77,15 @@ def await_that(true: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_narrowed", [False, True])
+def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path, is_narrowed: bool) -> None:
+    """Also of a network namespace that is named as it is there."""
     before = Before()
-    lost = Namespace()
+    lost, other = Namespace(), Namespace()
     try:
-        words = [*COMMAND, "snapshot", "--host", ADDRESS, *UNBOUNDED, *KERNEL_DROPS, "--duration", "3s", "-o"]
+        narrow = ["--netns", lost.name] if is_narrowed else []
+        measured = [*UNBOUNDED, *KERNEL_DROPS, *narrow]
+        words = [*COMMAND, "snapshot", "--host", ADDRESS, *measured, "--duration", "3s", "-o"]
         output = tmp_path / "far.json"
         with subprocess.Popen([*words, output], env=server.environment, stderr=subprocess.PIPE) as process:
             assert process.stderr is not None
@@ -90,12 +94,15 @@ def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path) 
                 said.append(line)
                 if MEASURING.encode() in line:
                     send_udp(lost, "127.0.0.1", PORT, COUNT)
+                    send_udp(other, "127.0.0.1", PORT, COUNT)
             assert process.wait(LIMIT_S) == 0, said
         inode = lost.inode
     finally:
         lost.remove()
+        other.remove()
     document = json.loads(output.read_text())
     rows = document["probes"]["kernel_drops"]["tables"]["drops"]
+    assert any(row["netns"] == other.name for row in rows) is not is_narrowed
     assert sum(row["count"] for row in rows if row["netns"] in (lost.name, str(inode), inode)) == COUNT
     assert document["host"]["kernel"] == os.uname().release
     before.assert_nothing_more(server.programs())

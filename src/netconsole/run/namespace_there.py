@@ -1,0 +1,44 @@
+"""A network namespace that was named for a far host: its inode is known once the host is entered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from netconsole.base.errors import bad
+from netconsole.base.figure import safe
+from netconsole.base.netns_labels import is_namespace_inode
+from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.host import reach
+from netconsole.profile.profile import Profile
+from netconsole.telemetry.request import ProbeRequest
+
+NETNS = "netns"
+
+
+def inode_there(name: str, host: AnyHost = THIS_HOST) -> int:
+    """Of the namespace with this name on a host. Raises BadInput where none has it."""
+    found = reach.namespace_inode(host, name)
+    if not found:
+        way_out = "see ip netns list there" if host.address is not None else "see ip netns list"
+        where = f" on {host.address}" if host.address is not None else ""
+        raise bad("--netns", "", f'no network namespace is named "{safe(name, 40)}"{where}: {way_out}')
+    return found
+
+
+def located(
+    profile: Profile, requests: Sequence[ProbeRequest], host: AnyHost
+) -> tuple[Profile, Sequence[ProbeRequest]]:
+    """The profile and its probes, narrowed to the namespace that was named, as the host has it. Raises BadInput."""
+    name = profile.given.get(NETNS)
+    if name is None or is_namespace_inode(name) or host.address is None:
+        return profile, requests
+    inode = inode_there(name, host)
+    probes = {
+        probe: replace(choice, knobs={**choice.knobs, NETNS: inode}) if NETNS in choice.knobs else choice
+        for probe, choice in profile.probes.items()
+    }
+    narrowed = [
+        replace(one, knobs={**one.knobs, NETNS: inode}) if NETNS in one.knobs else one for one in requests
+    ]  # fmt: skip
+    return replace(profile, filters={**profile.filters, NETNS: inode}, probes=probes), narrowed

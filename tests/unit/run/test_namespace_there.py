@@ -1,0 +1,51 @@
+"""A namespace that is named for another host is the one there, for every probe that can be narrowed to one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netconsole.base.errors import BadInput
+from netconsole.cli.options import choose
+from netconsole.host import reach
+from netconsole.profile.scope import scope_of
+from netconsole.run.namespace_there import inode_there, located
+from tests.support.local_line import host
+
+INODE = 4026532007
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A far host with one named namespace."""
+    monkeypatch.setattr(reach, "namespace_inode", lambda _, name: INODE if name == "blue" else None)
+    return host()
+
+
+def test_probes_and_scope_are_narrowed_to_the_namespace_of_the_host(there: Any) -> None:
+    manifests, chosen, requests = choose("drops", None, "hv", {"netns": "blue"})
+    profile, narrowed = located(chosen, requests, there)
+    netns = {one.name: one.knobs["netns"] for one in narrowed if "netns" in one.knobs}
+    assert set(netns) >= {"kernel_drops", "socket_drops"} and set(netns.values()) == {INODE}
+    scope = scope_of(profile, manifests)
+    assert scope is not None and scope.netns == INODE and profile.given == {"netns": "blue"}
+    assert [one.name for one in narrowed] == [one.name for one in requests]
+
+
+def test_a_name_that_nothing_has_there_is_one_line(there: Any) -> None:
+    _, chosen, requests = choose("drops", None, "hv", {"netns": "red\x1b[2J"})
+    with pytest.raises(BadInput, match=r"--netns: no .* is named .* on ssh://me@hv:2222: see ip netns"):
+        located(chosen, requests, there)
+
+
+@pytest.mark.parametrize("filters", [{"netns": str(INODE)}, {"port": "53"}])
+def test_an_inode_is_not_asked_for(filters: dict[str, str | int], there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, chosen, requests = choose("drops", None, "hv", filters)
+    monkeypatch.delattr(reach, "namespace_inode")
+    assert located(chosen, requests, there) == (chosen, requests)
+
+
+def test_here_no_host_is_said() -> None:
+    with pytest.raises(BadInput, match=r"named \"no-such\": see ip netns list$"):
+        inode_there("no-such")
