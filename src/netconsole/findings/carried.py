@@ -64,8 +64,7 @@ def _goes_on(one: SavedIncident, state: State) -> bool:
     if known and not any(probe is not None and probe.measuring for probe in known):
         return True
     for tally in one.tallies:
-        probe = state.probes.get(tally.probe)
-        table = probe.tables.get(tally.table) if probe is not None else None
+        table = state.table(tally.probe, tally.table)
         rows = [table.rows.get(row_key(row.key)) for row in tally.rows] if table is not None else []
         counts = [row.counts.get(tally.value) for row in rows if row is not None]
         if any(count is not None and count.delta for count in counts):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from netconsole.base import figure
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import State
-from netconsole.telemetry.tables import RowState, TableState, row_key
+from netconsole.telemetry.tables import row_key
 
 Judge: TypeAlias = Callable[[State, Mapping[str, Label]], tuple[str, str]]
 """Of the state and the labels of a row: a word, and what that means, in a sentence that fits beside it."""
@@ -17,7 +17,7 @@ Judge: TypeAlias = Callable[[State, Mapping[str, Label]], tuple[str, str]]
 
 def full_ring(state: State, labels: Mapping[str, Label]) -> tuple[str, str]:
     """Why the ring of a tap's queue is full: who does not take packets, and what it waits for."""
-    queue = _to_guest(state, labels)
+    queue = state.row("vhost_queues", "queues", row_key({**labels, "direction": "rx"}))
     gauges = queue.gauges if queue is not None else {}
     moves = queue is not None and queue.per_s("packets")
     if not moves and (why := _why_not_run(state, labels.get("vm"))):
@@ -41,7 +41,7 @@ def full_ring(state: State, labels: Mapping[str, Label]) -> tuple[str, str]:
 
 def lost_upcalls(state: State, labels: Mapping[str, Label]) -> tuple[str, str]:
     """By which error most upcalls of a port are lost."""
-    table = _table(state, "ovs_upcalls", "failures")
+    table = state.table("ovs_upcalls", "failures")
     rows = [row for row in table.moving() if labels.items() <= row.labels.items()] if table is not None else []
     most = max(rows, key=lambda row: row.per_s("count") or 0.0, default=None)
     if most is None:
@@ -53,20 +53,9 @@ JUDGES: Mapping[str, Judge] = MappingProxyType({"vhost-queue": full_ring, "ovs-p
 """By the name in manifests."""
 
 
-def _table(state: State, probe: str, name: str) -> TableState | None:
-    known = state.probes.get(probe)
-    return known.tables.get(name) if known is not None else None
-
-
-def _to_guest(state: State, labels: Mapping[str, Label]) -> RowState | None:
-    table = _table(state, "vhost_queues", "queues")
-    return table.rows.get(row_key({**labels, "direction": "rx"})) if table is not None else None
-
-
 def _why_not_run(state: State, vm: Label) -> tuple[str, str] | None:
     """Of a machine that does not run; None of one that does, and when nobody looks."""
-    table = _table(state, "vm_states", "machines")
-    for row in table.rows.values() if table is not None and vm else ():
+    for row in state.rows("vm_states", "machines") if vm else ():
         if row.labels.get("vm") == vm and row.gauges.get("stopped"):
             return "stuck: VM stopped", "the ring is full; the VM's QEMU process gets no CPU (SIGSTOP, or a debugger)"
         if row.labels.get("vm") == vm and row.gauges.get("paused"):

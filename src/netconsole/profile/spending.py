@@ -91,11 +91,11 @@ def stand_for(received_bytes: float | None, received: float | None) -> float:
     return max(1.0, received_bytes / received / FULL_BYTES) if received_bytes and received else 1.0
 
 
-def _sum_per_s(state: State, name: str, table_name: str, value: str) -> float | None:
+def _sum_per_s(state: State, name: str, table: str, value: str) -> float | None:
     """The rate of all rows of a table; None when it is not measured."""
     probe = state.probes.get(name)
-    table = probe.tables.get(table_name) if probe is not None and probe.measuring else None
-    rates = [rate for row in table.rows.values() if (rate := row.per_s(value)) is not None] if table else []
+    rows = state.rows(name, table) if probe is not None and probe.measuring else ()
+    rates = [rate for row in rows if (rate := row.per_s(value)) is not None]
     return sum(rates) if rates else None
 
 
@@ -182,8 +182,4 @@ def machine_change_pct(state: State) -> float | None:
 
 def machine_before_pct(state: State) -> float | None:
     """How busy the whole machine was just before measuring began, percent of all CPUs; None is unknown."""
-    probe = state.probes.get("self_cost")
-    table = probe.tables.get("machine") if probe else None
-    for row in table.rows.values() if table else ():
-        return row.gauges.get("before_cpu_pct")
-    return None
+    return next((row.gauges.get("before_cpu_pct") for row in state.rows("self_cost", "machine")), None)

@@ -75,11 +75,9 @@ def _counts_alone(drops: ProbeState | None) -> bool:
 def _totals(state: State) -> _Totals:
     found: _Totals = {}
     for probe, name, value in _COUNTED:
-        known = state.probes.get(probe)
-        table = known.tables.get(name) if known is not None else None
-        for key, row in table.rows.items() if table is not None else ():
+        for row in state.rows(probe, name):
             if (total := row.total(value)) is not None:
-                found[probe, name, value, key] = total
+                found[probe, name, value, row.key] = total
     drops = state.probes.get(SEEN_BY)
     for entry, count in drops.cost.ledger.items() if drops is not None else ():
         found[SEEN_BY, LEDGER, entry, ()] = count.total
@@ -87,9 +85,8 @@ def _totals(state: State) -> _Totals:
 
 
 def _rows(state: State, probe: str, table: str, start: _Totals) -> Iterator[dict[str, Any]]:
-    known = state.probes.get(probe)
-    found = known.tables.get(table) if known is not None else None
-    for key, row in found.rows.items() if found is not None else ():
+    for row in state.rows(probe, table):
+        key = row.key
         counts = {name: _since(start.get((probe, table, name, key), 0), one.total) for name, one in row.counts.items()}
         yield {**row.labels, **counts}
 

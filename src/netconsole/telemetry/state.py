@@ -7,7 +7,7 @@ file or the kernel. The memory is bounded, whatever the stream contains.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field
@@ -24,6 +24,8 @@ from netconsole.telemetry.tables import (
     MAX_NAMES,
     CountState,
     HistogramsState,
+    HistogramState,
+    RowKey,
     RowState,
     TableState,
     per_second,
@@ -327,11 +329,28 @@ class State:
     @property
     def machine_cpu_pct(self) -> float | None:
         """Busy share of the whole machine in percent of all its CPUs, from the self_cost source; None if unknown."""
-        probe = self.probes.get("self_cost")
-        table = probe.tables.get("machine") if probe else None
-        for row in table.rows.values() if table else ():
-            return row.gauges.get("machine_cpu_pct")
-        return None
+        return next((row.gauges.get("machine_cpu_pct") for row in self.rows("self_cost", "machine")), None)
+
+    def table(self, probe: str, name: str) -> TableState | None:
+        """A table of a probe; None where there is none."""
+        known = self.probes.get(probe)
+        return known.tables.get(name) if known is not None else None
+
+    def rows(self, probe: str, table: str) -> Collection[RowState]:
+        """The rows of a table of a probe."""
+        known = self.table(probe, table)
+        return known.rows.values() if known is not None else ()
+
+    def row(self, probe: str, table: str, key: RowKey) -> RowState | None:
+        """A row of a table of a probe; None where there is none."""
+        known = self.table(probe, table)
+        return known.rows.get(key) if known is not None else None
+
+    def histogram(self, probe: str, name: str, key: RowKey) -> HistogramState | None:
+        """A histogram of a probe with exactly these labels; None where there is none."""
+        known = self.probes.get(probe)
+        group = known.histograms.get(name) if known is not None else None
+        return group.rows.get(key) if group is not None else None
 
     @property
     def elapsed_s(self) -> float | None:

@@ -111,14 +111,9 @@ def vm_of(scene: Scene, device: Label) -> Label:
 
 def row_of(scene: Scene, subject: Subject) -> RowState | HistogramState | None:
     """The row of a table or of a histogram; None for anything else, and when it is gone."""
-    state = scene.state.probes.get(subject.probe)
-    if state is None:
-        return None
-    if subject.kind == "table" and (table := state.tables.get(subject.name)) is not None:
-        return table.rows.get(subject.key)
-    if subject.kind == "histogram" and (group := state.histograms.get(subject.name)) is not None:
-        return group.rows.get(subject.key)
-    return None
+    if subject.kind == "table":
+        return scene.state.row(subject.probe, subject.name, subject.key)
+    return scene.state.histogram(subject.probe, subject.name, subject.key) if subject.kind == "histogram" else None
 
 
 def _hint(one: Incident, here: Collection[str]) -> str:

@@ -14,7 +14,8 @@ from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import RowState, TableState
 from netconsole.tui.panes import advice, drawn, investigation
 from netconsole.tui.panes.common import baseline_cells, events
-from netconsole.tui.panes.common.tables import label_text, value_columns
+from netconsole.tui.panes.common.columns import label_text
+from netconsole.tui.panes.common.tables import value_columns
 from netconsole.tui.scene.scene import Scene, Subject, reason, state_word
 from netconsole.tui.widgets.bars import PERCENTILES, summary
 from netconsole.tui.widgets.bars import lines as histogram_lines
@@ -139,7 +140,7 @@ def _table_of(scene: Scene, subject: Subject) -> str:
 
 def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:
     for name, value in labels:
-        text = label_text(name, value if isinstance(value, (str, int)) else None)
+        text = label_text(value if isinstance(value, (str, int)) else None)
         yield [(f"{_INDENT}{name:<14}", "dim"), (text, "strong")]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from netconsole.tui.widgets.look import Tone
 
@@ -27,6 +27,8 @@ class TableColumn:
     grow: int = 0
     most: int = 1000
     spare: int = 0
+    value: Callable[[Any], Cell] = field(default=lambda _: Cell(""), compare=False)
+    """Makes its cell of what a row is of."""
 
 
 class Cell(NamedTuple):

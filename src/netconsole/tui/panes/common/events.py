@@ -78,12 +78,13 @@ def _note(scene: Scene) -> str:
 
 def _row(event: Event, probe: str, number: int) -> TableRow:
     what = describe(event.fields)
-    cells = {
-        "time": Cell(clock(happened_ns(event)), float(happened_ns(event))),
-        "probe": Cell(figure.safe(probe, 48), probe),
-        "what": Cell(what, what),
-    }
+    cells = {"time": clock_cell(event), "probe": Cell(figure.safe(probe, 48), probe), "what": Cell(what, what)}
     return TableRow(Subject(probe, "event", str(number), ()), cells)
+
+
+def clock_cell(event: Event) -> Cell:
+    """When it happened."""
+    return Cell(clock(happened_ns(event)), float(happened_ns(event)))
 
 
 def describe(fields: Mapping[str, Scalar | list[str]]) -> str:

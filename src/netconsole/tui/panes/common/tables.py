@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from netconsole.base import figure
 from netconsole.base.timestamps import clock
@@ -12,27 +11,38 @@ from netconsole.probes.knobs import filters_set, filters_text
 from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, TableSpec
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import is_host_wide, said
-from netconsole.telemetry.frames import Label, Mode
+from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import HistogramsState, HistogramState, RowKey, RowState, TableState
+from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 from netconsole.telemetry.words import URGENCY
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
-from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.panes.common.columns import (
+    SPARK,
+    TOTAL_COLUMNS,
+    Shown,
+    Value,
+    busy,
+    gauge,
+    history,
+    label,
+    longest,
+    rate,
+    samples,
+    took,
+    total,
+    trend,
+)
+from netconsole.tui.scene.scene import Scene
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole.tui.widgets.look import LEVEL_TONES, Tone
+from netconsole.tui.widgets.look import LEVEL_TONES
 
-SPARK = 24
-"""Samples (one an interval) that a sparkline in a table shows at most; it takes the room that is left."""
 MAX_ROWS = 2000
 """Rows of one table that are drawn; more than anyone reads, few enough to sort every second."""
 
 QUIET_AFTER_NS = 60 * 10**9
 """On the overview a row that has counted nothing for so long makes room for others."""
-
-TOTAL_COLUMNS = 9
-"""Totals below ten million with all their digits."""
 
 _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
     # shown as: least width, growth, most width
@@ -157,43 +167,15 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     table_is = (probe, "table", name)
     marks = {row[3]: known.level for row, known in scene.verdicts.items() if row[:3] == table_is}
     ranked = sorted(rows, key=lambda row: _worth(row, spec.sort, marks))
-    labels = spec.labels
-    return [
-        TableRow(
-            Subject(probe, "table", name, row.key),
-            partial(_row_cells, scene, state, table, row, spec, labels),
-        )
-        for row in ranked[:MAX_ROWS]
-    ]
+    hidden = [_label_column(spec.label(label)) for label in spec.labels if label not in (spec.columns or spec.labels)]
+    columns = [*_table_columns(spec), *hidden]  # which are searched, too
+    return [Shown(scene, probe, name, row).line(columns, spec.sort) for row in ranked[:MAX_ROWS]]
 
 
-def _row_cells(
-    scene: Scene,
-    probe: ProbeState,
-    table: TableState,
-    row: RowState,
-    spec: TableSpec,
-    labels: Sequence[str],
-) -> dict[str, Cell]:
-    cells = {label: _label_cell(spec.label(label), row.labels.get(label)) for label in labels}
-    if "class" in cells:
-        cells["class"] = class_cell(scene, Subject(probe.name, "table", table.name, row.key), row)
-    for value in spec.value:
-        cells.update(_value_cells(row, value, probe.rate_mark(table)))
-    total = row.total(spec.sort)
-    cells["total"] = Cell(total_cell(total, probe.total_mark(row, spec.sort)), total)
-    cells["history"] = Cell("", history=partial(_history, table, row.key, spec))
-    if scene.comparison is not None:
-        value = next(one for one in spec.value if one.name == spec.sort)
-        manifest = scene.manifests[probe.name]
-        cells.update(baseline_cells.cells(scene.comparison.reference.value(probe, manifest, table.name, row, value)))
-    return cells
-
-
-def class_cell(scene: Scene, subject: Subject, row: RowState) -> Cell:
-    """The class of a row of drops as a level; an incident that the row proves may be worse."""
-    named = str(row.labels.get("class"))
-    level = scene.level(CLASS_LEVELS.get(named, "?"), subject)
+def row_class(at: Shown) -> Cell:
+    """The class of a row of drops as a level; a finding of the row may be worse."""
+    named = str(at.labels.get("class"))
+    level = at.scene.level(CLASS_LEVELS.get(named, "?"), at.subject)
     return Cell(level, f"{URGENCY[level]} {named}", LEVEL_TONES[level])
 
 
@@ -204,34 +186,8 @@ def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> 
     if state is None or group is None:
         return []
     ranked = sorted(group.rows.values(), key=_lateness)[:MAX_ROWS]
-    return [
-        TableRow(Subject(probe, "histogram", name, one.key), partial(_histogram_cells, scene, state, group, one, spec))
-        for one in ranked
-    ]
-
-
-def _histogram_cells(
-    scene: Scene, probe: ProbeState, group: HistogramsState, one: HistogramState, spec: HistogramSpec
-) -> dict[str, Cell]:
-    cells = {label: _label_cell(spec.label(label), one.labels.get(label)) for label in _key_names(spec)}
-    lower_bound = bool(probe.lacks_now or probe.cost.unmeasured)
-    cells["n"] = Cell(figure.number(one.per_s, lower_bound), one.per_s)
-    for title, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0)):
-        value = one.percentile(percent, "delta") if one.delta.count else None
-        cells[title] = Cell(figure.quantity(value, one.unit), value)
-    cells["max"] = Cell(figure.quantity(one.total.max, one.unit), one.total.max)
-    cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit=one.unit)
-    if scene.comparison is not None:
-        manifest = scene.manifests[probe.name]
-        cells.update(
-            baseline_cells.cells(scene.comparison.reference.percentile(probe, manifest, group.name, one, 99.0))
-        )
-    return cells
-
-
-def label_text(name: str, value: Label) -> str:
-    """A label as it is shown; outside text becomes harmless here."""
-    return figure.safe(value, 64) if value != "" else figure.UNKNOWN
+    columns = _histogram_columns(spec)
+    return [Shown(scene, probe, name, times=one).line(columns) for one in ranked]
 
 
 def value_columns(spec: TableSpec) -> list[ColumnSpec]:
@@ -300,22 +256,33 @@ def _table_columns(spec: TableSpec) -> list[TableColumn]:
         usual = 0 if place == 0 else 3 + place
         head, spare = _value_head(value), usual if value.spare is None else value.spare
         least = 7 if value.unit == "ns" and value.kind != "max" else max(7, len(head))
-        columns.append(TableColumn(value.name, head, least, right=True, spare=spare))
+        columns.append(TableColumn(value.name, head, least, right=True, spare=spare, value=_value_of(value)))
         if place == 0 and value.kind != "max" and value.unit != "ns":
-            columns.append(TableColumn("total", "total", TOTAL_COLUMNS, right=True, spare=2))
-    columns.append(TableColumn("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK))
+            of = total(value.name, TOTAL_COLUMNS)
+            columns.append(TableColumn("total", "total", TOTAL_COLUMNS, right=True, spare=2, value=of))
+    per = NS_PER_PERCENT if any(value.name == spec.sort and value.unit == "ns" for value in spec.value) else 1.0
+    trend_of = history(spec.sort, per)
+    columns.append(TableColumn("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK, value=trend_of))
     return columns
+
+
+def _value_of(value: ColumnSpec) -> Value:
+    if value.kind == "max":
+        return gauge(value.name, "ns" if value.unit == "ns" else "")
+    return busy(value.name) if value.unit == "ns" else rate(value.name)
 
 
 def _histogram_columns(spec: HistogramSpec) -> list[TableColumn]:
     columns = _label_columns(spec, _key_names(spec))
-    columns.append(TableColumn("n", "n/s", 6, right=True))
-    columns += [
-        TableColumn(name, name, 7, right=True, spare=spare) for name, spare in (("p50", 0), ("p90", 11), ("p99", 0))
+    return [
+        *columns,
+        TableColumn("n", "n/s", 6, right=True, value=samples),
+        TableColumn("p50", "p50", 7, right=True, value=took(50.0)),
+        TableColumn("p90", "p90", 7, right=True, spare=11, value=took(90.0)),
+        TableColumn("p99", "p99", 7, right=True, value=took(99.0)),
+        TableColumn("max", "max ever", 8, right=True, spare=12, value=longest),
+        TableColumn("history", "trend of p99", 14, spare=_LABEL_SPARE, grow=2, most=SPARK, value=trend),
     ]
-    columns.append(TableColumn("max", "max ever", 8, right=True, spare=12))
-    columns.append(TableColumn("history", "trend of p99", 14, spare=_LABEL_SPARE, grow=2, most=SPARK))
-    return columns
 
 
 def _value_head(value: ColumnSpec) -> str:
@@ -337,71 +304,30 @@ def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> li
     columns: list[TableColumn] = []
     first = iter(_FIRST_SPARES)
     for name in ordered:
-        label = spec.label(name)
-        shown_as = label.shown_as or name
-        usual = 0 if name == "class" else _EXTRA.get(shown_as)
-        spare = label.spare if label.spare is not None else usual
-        columns.append(_label_column(label, next(first, _LABEL_SPARE) if spare is None else spare))
+        its = spec.label(name)
+        usual = 0 if name == "class" else _EXTRA.get(its.shown_as or name)
+        spare = its.spare if its.spare is not None else usual
+        columns.append(_label_column(its, next(first, _LABEL_SPARE) if spare is None else spare))
     return columns
 
 
-def _label_column(label: ColumnSpec, spare: int = 0) -> TableColumn:
-    name, shown_as = label.name, label.shown_as or "text"
+def _label_column(spec: ColumnSpec, spare: int = 0) -> TableColumn:
+    name, shown_as = spec.name, spec.shown_as or "text"
     least, grow, most = _LABEL_WIDTHS.get(shown_as, (8, 1, 16))
     if name in ("cpu", "queue", "q"):
         least, grow, most = 3 if name == "cpu" else 5, 0, 5
     elif name == "class":
-        return TableColumn(name, "", 2)
+        return TableColumn(name, "", 2, value=row_class)
     elif name == "provenance":
         least, grow, most = 10, 0, 10
-    head = label.head or _head(name)
-    return TableColumn(
-        name, head, max(least, min(len(head), 8)), right=shown_as == "cpu", grow=grow, most=most, spare=spare
-    )
+    head = spec.head or _head(name)
+    width, is_right, of = max(least, min(len(head), 8)), shown_as == "cpu", label(name, words=spec.words)
+    return TableColumn(name, head, width, right=is_right, grow=grow, most=most, spare=spare, value=of)
 
 
 def _head(name: str) -> str:
     words = name.removesuffix("_ns").removesuffix("_us").split("_")
     return " ".join(_SHORT.get(word, word) for word in words)
-
-
-def _label_cell(label: ColumnSpec, value: Label) -> Cell:
-    sort: float | str | None = float(value) if isinstance(value, int) else value
-    return Cell(label_text(label.name, label.words.get(str(value), value)), sort)
-
-
-def _value_cells(row: RowState, value: ColumnSpec, mark: str) -> dict[str, Cell]:
-    if value.kind == "max":
-        gauge = row.gauges.get(value.name)
-        shown = figure.duration(gauge) if value.unit == "ns" else figure.number(gauge)
-        return {value.name: Cell(shown, gauge)}
-    rate = row.per_s(value.name)
-    tone: Tone = "" if rate else "dim"
-    if value.unit == "ns":
-        share = None if rate is None else rate / NS_PER_PERCENT
-        return {value.name: Cell(_share(share, mark), share, tone)}
-    return {value.name: Cell(figure.number(rate, mark), rate, tone)}
-
-
-def _share(percent: float | None, mark: str) -> str:
-    """A share of a core; below a tenth of a percent nobody wants to count zeros."""
-    if percent is None or percent == 0 or percent >= 0.1:
-        return figure.number(percent, mark)
-    return "<0.1"
-
-
-def _history(table: TableState, key: RowKey, spec: TableSpec) -> list[float | None]:
-    """The trend of the value that ranks the table, in the unit of its column."""
-    values = table.history(key, spec.sort, SPARK)
-    if not any(value.name == spec.sort and value.unit == "ns" for value in spec.value):
-        return values
-    return [None if value is None else value / NS_PER_PERCENT for value in values]
-
-
-def total_cell(total: int | None, mark: str) -> str:
-    """All digits where they fit into the column; a count that was cut would be a wrong one."""
-    exact = figure.count(total, mark)
-    return exact if figure.width(exact) <= TOTAL_COLUMNS else figure.number(total, mark)
 
 
 def _worth(row: RowState, value: str, marks: Mapping[RowKey, str]) -> tuple[float, ...]:

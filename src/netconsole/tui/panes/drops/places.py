@@ -12,7 +12,8 @@ from netconsole.base.timestamps import clock
 from netconsole.findings.drop_places import CountedRow, DropPlace, of_state, unwatched, with_incidents
 from netconsole.findings.match import Level
 from netconsole.findings.senders import Senders
-from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, TOTAL_COLUMNS, Block, total_cell
+from netconsole.tui.panes.common.columns import SPARK, TOTAL_COLUMNS, Shown, history, total_text
+from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
@@ -85,14 +86,16 @@ def _cells(scene: Scene, senders: Senders, place: DropPlace) -> dict[str, Cell]:
     where = f"{place.stage} {place.at}".strip()
     sender = senders.first(place)
     tone: Tone = "" if place.per_s else "dim"
+    best = place.best.family
+    row = scene.state.row(best.probe, best.table, place.best.key)
     return {
         "level": Cell(place.level, place.level, LEVEL_TONES[place.level]),
         "rate": Cell(figure.number(place.per_s, place.mark_now), place.per_s, tone),
-        "total": Cell(total_cell(place.total, place.mark), place.total),
+        "total": Cell(total_text(place.total, place.mark), place.total),
         "place": Cell(where, where, tone, ends=ends(where)),
         "cause": Cell(place.say, place.say, tone),
         "sender": Cell(sender or figure.UNKNOWN, sender, tone),
-        "history": Cell("", history=partial(_history, scene, place)),
+        "history": history(best.value)(Shown(scene, best.probe, best.table, row)),
     }
 
 
@@ -100,14 +103,6 @@ def ends(where: str) -> tuple[str, str] | None:
     """A place with its namespace, which tells it from others of its kind, for a narrow column."""
     head, mark, netns = where.partition(_NETNS)
     return (head, f" ({netns}") if mark else None
-
-
-def _history(scene: Scene, place: DropPlace) -> list[float | None]:
-    """Of the row that says most."""
-    best = place.best
-    probe = scene.state.probes.get(best.family.probe)
-    table = probe.tables.get(best.family.table) if probe is not None else None
-    return table.history(best.key, best.family.value, SPARK) if table is not None else []
 
 
 def _title(places: Sequence[DropPlace], away: Mapping[str, int | None]) -> str:

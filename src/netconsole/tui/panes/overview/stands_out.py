@@ -10,7 +10,8 @@ from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident, told
 from netconsole.findings.match import RANK, Level
 from netconsole.findings.matches import looked_at
-from netconsole.tui.panes.common.tables import SPARK, Block
+from netconsole.tui.panes.common.columns import SPARK
+from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -35,17 +35,10 @@ class Datapath:
     ports: list[Port] = field(default_factory=list)
 
 
-def rows_of(scene: Scene, probe: str, table: str) -> Sequence[RowState]:
-    """The rows of a probe's table; empty without it."""
-    state = scene.state.probes.get(probe)
-    found = state.tables.get(table) if state else None
-    return list(found.rows.values()) if found else []
-
-
 def bridges(scene: Scene) -> Bridges:
     """The bridge of every port that ovs_flows knows one of: the kernel knows no bridges."""
     found: Bridges = {}
-    for row in rows_of(scene, FLOWS, "ports"):
+    for row in scene.state.rows(FLOWS, "ports"):
         if row.labels.get("bridge"):
             found[place_of(row)] = found[None, row.labels.get("port")] = str(row.labels["bridge"])
     return found
@@ -56,22 +49,17 @@ def place_of(row: RowState) -> tuple[Label, Label]:
     return row.labels.get("datapath"), row.labels.get("port")
 
 
-def histogram_of(scene: Scene, probe: str, name: str, key: RowKey) -> HistogramState | None:
-    """A probe's histogram with exactly these labels."""
-    state = scene.state.probes.get(probe)
-    group = state.histograms.get(name) if state else None
-    return group.rows.get(key) if group else None
-
-
 def ports(scene: Scene) -> list[Port]:
     """Every port that has asked user space, by kind of upcall."""
-    return [Port(row, histogram_of(scene, UPCALLS, "latency", row.key)) for row in rows_of(scene, UPCALLS, "upcalls")]
+    return [
+        Port(row, scene.state.histogram(UPCALLS, "latency", row.key)) for row in scene.state.rows(UPCALLS, "upcalls")
+    ]
 
 
 def datapaths(scene: Scene) -> list[Datapath]:
     """Every datapath that a probe knows."""
     found: dict[Label, Datapath] = {}
-    for row in rows_of(scene, FLOWS, "datapaths"):
+    for row in scene.state.rows(FLOWS, "datapaths"):
         name = row.labels.get("datapath")
         found[name] = Datapath(name, row)
     for port in ports(scene):
@@ -117,6 +105,6 @@ def hit_pct(row: RowState) -> float | None:
 
 def handlers(scene: Scene) -> Iterator[tuple[RowState, HistogramState | None]]:
     """The handler threads of ovs-vswitchd, and how long each waits for a CPU."""
-    for row in rows_of(scene, UPCALLS, "handlers"):
+    for row in scene.state.rows(UPCALLS, "handlers"):
         key = row_key({name: row.labels.get(name) for name in ("handler", "tid")})
-        yield row, histogram_of(scene, UPCALLS, "scheduled", key)
+        yield row, scene.state.histogram(UPCALLS, "scheduled", key)

@@ -17,7 +17,6 @@ from netconsole.tui.panes.ovs.datapaths import (
     found_of,
     port_status,
     ports,
-    rows_of,
 )
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.painted import Line
@@ -34,7 +33,7 @@ def of_datapath(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     if found is None:
         return
     yield from [datapath_status(scene, found, found_of(scene)).line(), []]
-    cpus = [row for row in rows_of(scene, UPCALLS, "cpus") if row.labels.get("datapath") == found.name]
+    cpus = [row for row in scene.state.rows(UPCALLS, "cpus") if row.labels.get("datapath") == found.name]
     yield from _ranked(
         scene, UPCALLS, "Upcalls by CPU", cpus, "upcalls", lambda row: f"CPU {row.labels.get('cpu')}, {_kind(row)}"
     )
@@ -54,11 +53,11 @@ def of_port(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     labels = found.row.labels
     yield from [port_status(found, found_of(scene)).line(), []]
     place = ("datapath", "port", "netns", "kind")
-    lost = [row for row in rows_of(scene, UPCALLS, "failures") if _same(row.labels, labels, place)]
+    lost = [row for row in scene.state.rows(UPCALLS, "failures") if _same(row.labels, labels, place)]
     yield from _ranked(
         scene, UPCALLS, "Lost, by error", lost, "count", lambda row: figure.safe(row.labels.get("error"), 32)
     )
-    flows = [row for row in rows_of(scene, UPCALLS, "flows") if _same(row.labels, labels, ("port", "netns"))]
+    flows = [row for row in scene.state.rows(UPCALLS, "flows") if _same(row.labels, labels, ("port", "netns"))]
     yield from _ranked(scene, UPCALLS, "Flows that cause them", flows, "upcalls", lambda row: flow_text(row.labels))
     yield from _slow(scene, labels)
 
@@ -67,7 +66,7 @@ def of_drop(scene: Scene, subject: Subject, _width: int) -> Iterator[Line]:
     """The flows whose packets are dropped there."""
     labels = dict(subject.key)
     place = ("location", "port", "netns", "reason")
-    flows = [row for row in rows_of(scene, DROPS, "flows") if _same(row.labels, labels, place)]
+    flows = [row for row in scene.state.rows(DROPS, "flows") if _same(row.labels, labels, place)]
     yield from _ranked(
         scene, DROPS, "Flows whose packets are dropped", flows, "count", lambda row: flow_text(row.labels)
     )

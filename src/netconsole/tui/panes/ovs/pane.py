@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from netconsole.base import figure
-from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.telemetry.tables import RowState
 from netconsole.telemetry.words import UNKNOWN
-from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
-from netconsole.tui.panes.common.flow_text import flow_text
+from netconsole.tui.panes.common.columns import (
+    SPARK,
+    Shown,
+    busy,
+    flow,
+    gauge,
+    history,
+    label,
+    rate,
+    state,
+    text_cell,
+    took,
+    total,
+)
 from netconsole.tui.panes.common.states import RowStatus, status
-from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block, class_cell, seen_share
+from netconsole.tui.panes.common.tables import MAX_ROWS, Block, row_class, seen_share
 from netconsole.tui.panes.ovs.datapaths import (
     DROPS,
     FLOWS,
     UPCALLS,
-    Bridges,
     Datapath,
-    Port,
     bridges,
     datapath_status,
     datapaths,
@@ -30,74 +38,117 @@ from netconsole.tui.panes.ovs.datapaths import (
     place_of,
     port_status,
     ports,
-    rows_of,
 )
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import STANDS_STILL, why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole.tui.widgets.look import Tone
 
 VSWITCHD = "ovs-vswitchd"
+
+
+@dataclass(frozen=True)
+class ShownPort(Shown):
+    """A row with the name of its port's bridge, and the rate of which its own is a share."""
+
+    bridge: str | None = None
+    whole: float | None = None
+
+
+def _lookups(at: Shown) -> Cell:
+    hits, misses = at.per_s("hits"), at.per_s("misses")
+    rate = None if hits is None or misses is None else hits + misses
+    return Cell(figure.number(rate), rate)
+
+
+def _hit(at: Shown) -> Cell:
+    """Never rounded up to 100: one lookup in ten thousand that misses is an upcall."""
+    percent = hit_pct(at.row) if at.row is not None else None
+    is_nearly_all = percent is not None and 99 < percent < 100
+    return Cell(f"{min(percent or 0.0, 99.99):.2f}" if is_nearly_all else figure.number(percent), percent)
+
+
+def _handlers(at: Shown) -> Cell:
+    count = gauge("handlers")(at)
+    return count._replace(tone="act" if count.sort == 0 else "")
+
+
+def _flows(at: Shown) -> Cell:
+    flows, limit, used = (at.gauge(name) for name in ("flows", "flow_limit", "limit_used_pct"))
+    return Cell(f"{figure.number(flows)}/{figure.number(limit)}", used if used is not None else flows)
+
+
+def _share(at: ShownPort) -> Cell:
+    rate = at.per_s("upcalls")
+    percent = 100 * rate / at.whole if rate is not None and at.whole else None
+    return Cell(figure.number(None if percent is None else round(percent)), percent)
+
+
+def _why(at: Shown) -> Cell:
+    reason = str(at.labels.get("reason"))
+    return text_cell(at.scene.manifests[DROPS].tables["drops"].label("reason").words.get(reason, reason))
+
+
+BRIDGE = TableColumn("bridge", "bridge", 8, grow=1, most=15, spare=2, value=lambda at: text_cell(at.bridge))
 HEALTH_COLUMNS = (
-    TableColumn("datapath", "datapath", 12, grow=1, most=24),
-    TableColumn("kind", "kind", 10, spare=5),
-    TableColumn("state", "state", 18, grow=1, most=24),
-    TableColumn("handlers", "handlers", 8, right=True),
-    TableColumn("lost", "lost/s", 6, right=True),
-    TableColumn("lost_total", "lost", 7, right=True, spare=3),
-    TableColumn("lookups", "lookup/s", 8, right=True, spare=6),
-    TableColumn("hit", "hit %", 6, right=True, spare=1),
-    TableColumn("flows", "flows/limit", 12, right=True, spare=2),
-    TableColumn("masks", "masks/pkt", 9, right=True, spare=8),
-    TableColumn("dump", "dump", 7, right=True, spare=7),
+    TableColumn("datapath", "datapath", 12, grow=1, most=24, value=label("datapath")),
+    TableColumn("kind", "kind", 10, spare=5, value=label("kind")),
+    TableColumn("state", "state", 18, grow=1, most=24, value=state),
+    TableColumn("handlers", "handlers", 8, right=True, value=_handlers),
+    TableColumn("lost", "lost/s", 6, right=True, value=rate("lost", "act")),
+    TableColumn("lost_total", "lost", 7, right=True, spare=3, value=total("lost")),
+    TableColumn("lookups", "lookup/s", 8, right=True, spare=6, value=_lookups),
+    TableColumn("hit", "hit %", 6, right=True, spare=1, value=_hit),
+    TableColumn("flows", "flows/limit", 12, right=True, spare=2, value=_flows),
+    TableColumn("masks", "masks/pkt", 9, right=True, spare=8, value=gauge("masks_per_packet")),
+    TableColumn("dump", "dump", 7, right=True, spare=7, value=gauge("dump_ms", "ms")),
     TableColumn("puts", "puts/s", 6, right=True, spare=9),
-    TableColumn("history", "trend of misses", 15, spare=10, grow=1, most=SPARK),
+    TableColumn("history", "trend of misses", 15, spare=10, grow=1, most=SPARK, value=history("misses")),
 )
 PORT_COLUMNS = (
-    TableColumn("port", "port", 8, grow=2, most=15),
-    TableColumn("vm", "VM", 8, grow=2, most=24, spare=9),
-    TableColumn("bridge", "bridge", 8, spare=2, grow=1, most=15),
-    TableColumn("datapath", "datapath", 10, spare=6),
-    TableColumn("kind", "kind", 6, spare=7),
-    TableColumn("state", "state", 15, grow=1, most=20),
-    TableColumn("upcalls", "upcall/s", 8, right=True),
-    TableColumn("total", "total", 9, right=True, spare=4),
-    TableColumn("p50", "p50", 8, right=True),
-    TableColumn("p99", "p99", 8, right=True),
-    TableColumn("failed", "lost/s", 6, right=True),
-    TableColumn("unanswered", "no answer", 9, right=True, spare=1),
-    TableColumn("dropped", "drop/s", 6, right=True, spare=8),
-    TableColumn("late", "late/s", 6, right=True, spare=10),
-    TableColumn("history", "upcall trend", 12, spare=5, grow=2, most=SPARK),
+    TableColumn("port", "port", 8, grow=2, most=15, value=label("port")),
+    TableColumn("vm", "VM", 8, grow=2, most=24, spare=9, value=label("vm")),
+    BRIDGE,
+    TableColumn("datapath", "datapath", 10, spare=6, value=label("datapath")),
+    TableColumn("kind", "kind", 6, spare=7, value=label("kind")),
+    TableColumn("state", "state", 15, grow=1, most=20, value=state),
+    TableColumn("upcalls", "upcall/s", 8, right=True, value=rate("upcalls")),
+    TableColumn("total", "total", 9, right=True, spare=4, value=total("upcalls")),
+    TableColumn("p50", "p50", 8, right=True, value=took(50)),
+    TableColumn("p99", "p99", 8, right=True, value=took(99)),
+    TableColumn("failed", "lost/s", 6, right=True, value=rate("failed", "act")),
+    TableColumn("unanswered", "no answer", 9, right=True, spare=1, value=rate("unanswered", "act")),
+    TableColumn("dropped", "drop/s", 6, right=True, spare=8, value=rate("dropped")),
+    TableColumn("late", "late/s", 6, right=True, spare=10, value=rate("late", "look")),
+    TableColumn("history", "upcall trend", 12, spare=5, grow=2, most=SPARK, value=history("upcalls")),
 )
 CAUSE_COLUMNS = (
-    TableColumn("port", "port", 8, grow=1, most=15),
-    TableColumn("flow", "flow", 32, grow=6, most=90),
-    TableColumn("upcalls", "upcall/s", 8, right=True),
-    TableColumn("share", "share %", 7, right=True, spare=1),
-    TableColumn("total", "total", 7, right=True, spare=2),
+    TableColumn("port", "port", 8, grow=1, most=15, value=label("port")),
+    TableColumn("flow", "flow", 32, grow=6, most=90, value=flow),
+    TableColumn("upcalls", "upcall/s", 8, right=True, value=rate("upcalls")),
+    TableColumn("share", "share %", 7, right=True, spare=1, value=_share),
+    TableColumn("total", "total", 7, right=True, spare=2, value=total("upcalls")),
 )
 DROP_COLUMNS = (
-    TableColumn("class", "", 2),
-    TableColumn("what", "why", 19),
-    TableColumn("port", "port", 8, grow=2, most=15),
-    TableColumn("count", "pkts/s", 7, right=True),
-    TableColumn("total", "total", 8, right=True),
-    TableColumn("bridge", "bridge", 8, spare=1, grow=1, most=15),
-    TableColumn("vm", "VM", 8, grow=1, most=24, spare=4),
-    TableColumn("reason", "reason", 20, grow=1, most=28, spare=2),
-    TableColumn("location", "location", 16, grow=1, most=24, spare=5),
-    TableColumn("history", "trend", 12, spare=3, grow=1, most=SPARK),
+    TableColumn("class", "", 2, value=row_class),
+    TableColumn("what", "why", 19, value=_why),
+    TableColumn("port", "port", 8, grow=2, most=15, value=label("port")),
+    TableColumn("count", "pkts/s", 7, right=True, value=rate("count")),
+    TableColumn("total", "total", 8, right=True, value=total("count")),
+    replace(BRIDGE, spare=1),
+    TableColumn("vm", "VM", 8, grow=1, most=24, spare=4, value=label("vm")),
+    TableColumn("reason", "reason", 20, grow=1, most=28, spare=2, value=label("reason", "dim")),
+    TableColumn("location", "location", 16, grow=1, most=24, spare=5, value=label("location", "dim")),
+    TableColumn("history", "trend", 12, spare=3, grow=1, most=SPARK, value=history("count")),
 )
 HANDLER_COLUMNS = (
-    TableColumn("handler", "handler", 10, grow=1, most=15),
-    TableColumn("cpu_pct", "CPU %", 6, right=True),
-    TableColumn("answered", "answer/s", 8, right=True),
-    TableColumn("wait_p50", "wait p50", 8, right=True, spare=2),
-    TableColumn("wait_p99", "wait p99", 8, right=True),
-    TableColumn("wakeups", "wake/s", 6, right=True, spare=3),
-    TableColumn("cpu", "CPU", 4, right=True, spare=4),
-    TableColumn("tid", "thread", 7, right=True, spare=5),
+    TableColumn("handler", "handler", 10, grow=1, most=15, value=label("handler")),
+    TableColumn("cpu_pct", "CPU %", 6, right=True, value=busy("cpu_ns")),
+    TableColumn("answered", "answer/s", 8, right=True, value=rate("answered")),
+    TableColumn("wait_p50", "wait p50", 8, right=True, spare=2, value=took(50)),
+    TableColumn("wait_p99", "wait p99", 8, right=True, value=took(99)),
+    TableColumn("wakeups", "wake/s", 6, right=True, spare=3, value=rate("wakeups")),
+    TableColumn("cpu", "CPU", 4, right=True, spare=4, value=gauge("cpu")),
+    TableColumn("tid", "thread", 7, right=True, spare=5, value=label("tid")),
 )
 
 
@@ -149,7 +200,7 @@ def health_rows(scene: Scene) -> list[TableRow]:
         ((datapath_status(scene, one, found), one) for one in datapaths(scene)), key=lambda pair: pair[0].urgency
     )
     shown = [_datapath_row(scene, state, one) for state, one in ranked]
-    return [*shown, *(_vswitchd_row(scene, row) for row in rows_of(scene, FLOWS, "vswitchd"))]
+    return [*shown, *(_vswitchd_row(scene, row) for row in scene.state.rows(FLOWS, "vswitchd"))]
 
 
 def port_rows(scene: Scene) -> list[TableRow]:
@@ -158,48 +209,43 @@ def port_rows(scene: Scene) -> list[TableRow]:
     judged = [(port_status(port, found), port) for port in ports(scene)]
     judged.sort(key=lambda pair: (pair[0].urgency, *_worth(pair[1].row, "upcalls")))
     of_ports = bridges(scene)
-    return [
-        TableRow(Subject(UPCALLS, "table", "upcalls", port.row.key), partial(_port_cells, scene, state, port, of_ports))
-        for state, port in judged[:MAX_ROWS]
+    shown = [
+        ShownPort(scene, UPCALLS, "upcalls", one.row, one.latency, standing, of_ports.get(place_of(one.row)))
+        for standing, one in judged[:MAX_ROWS]
     ]
+    return [one.line(PORT_COLUMNS, "upcalls") for one in shown]
 
 
 def cause_rows(scene: Scene) -> list[TableRow]:
     """The flows that cause upcalls, those of the last interval first."""
-    rows = list(rows_of(scene, UPCALLS, "flows"))
+    rows = list(scene.state.rows(UPCALLS, "flows"))
     rows.sort(key=lambda row: _worth(row, "upcalls"))
     whole = sum(row.per_s("upcalls") or 0.0 for row in rows)
-    return [
-        TableRow(Subject(UPCALLS, "table", "flows", row.key), partial(_cause_cells, scene, row, whole))
-        for row in rows[:MAX_ROWS]
-    ]
+    shown = [ShownPort(scene, UPCALLS, "flows", row, whole=whole) for row in rows[:MAX_ROWS]]
+    return [one.line(CAUSE_COLUMNS, "upcalls") for one in shown]
 
 
 def handler_rows(scene: Scene) -> list[TableRow]:
     """The handler threads, the busiest first."""
     found = sorted(handlers(scene), key=lambda pair: _worth(pair[0], "cpu_ns"))
-    return [
-        TableRow(Subject(UPCALLS, "table", "handlers", row.key), partial(_handler_cells, scene, row, waits))
-        for row, waits in found[:MAX_ROWS]
-    ]
+    shown = [Shown(scene, UPCALLS, "handlers", row, waits) for row, waits in found[:MAX_ROWS]]
+    return [one.line(HANDLER_COLUMNS, "cpu_ns") for one in shown]
 
 
 def drop_rows(scene: Scene) -> list[TableRow]:
     """Drops by reason and port: those that move first, suspicious ones before a flow's own decision."""
-    rows = list(rows_of(scene, DROPS, "drops"))
+    rows = list(scene.state.rows(DROPS, "drops"))
     rows.sort(key=lambda row: (not row.per_s("count"), row.labels.get("class") == "benign", *_worth(row, "count")))
     of_ports = bridges(scene)
-    return [
-        TableRow(Subject(DROPS, "table", "drops", row.key), partial(_drop_cells, scene, row, of_ports))
-        for row in rows[:MAX_ROWS]
-    ]
+    shown = [ShownPort(scene, DROPS, "drops", row, bridge=of_ports.get(place_of(row))) for row in rows[:MAX_ROWS]]
+    return [one.line(DROP_COLUMNS, "count") for one in shown]
 
 
 def _health_title(scene: Scene) -> str:
     """What is worst, in one sentence."""
     found = found_of(scene)
     states = [(datapath_status(scene, one, found), one.name) for one in datapaths(scene)]
-    states += [(_process_status(scene, row), VSWITCHD) for row in rows_of(scene, FLOWS, "vswitchd")]
+    states += [(_process_status(scene, row), VSWITCHD) for row in scene.state.rows(FLOWS, "vswitchd")]
     worst, name = min(states, key=lambda one: one[0].urgency, default=(RowStatus(*UNKNOWN), ""))
     if not worst.needs_a_look:
         return "Open vSwitch"
@@ -235,7 +281,7 @@ def _drops_title(scene: Scene) -> str:
 
 
 def _handlers_title(scene: Scene) -> str:
-    rows = rows_of(scene, UPCALLS, "handlers")
+    rows = scene.state.rows(UPCALLS, "handlers")
     known = [rate for row in rows if (rate := row.per_s("cpu_ns")) is not None]
     parts = [f"Handlers of {VSWITCHD}", f"{len(rows)} that ran"] if rows else [f"Handlers of {VSWITCHD}"]
     if known:
@@ -243,41 +289,16 @@ def _handlers_title(scene: Scene) -> str:
     return " · ".join(parts)
 
 
-def _datapath_row(scene: Scene, state: RowStatus, datapath: Datapath) -> TableRow:
-    row = datapath.row
-    if row is not None:
-        return TableRow(Subject(FLOWS, "table", "datapaths", row.key), partial(_datapath_cells, scene, state, row))
+def _datapath_row(scene: Scene, standing: RowStatus, datapath: Datapath) -> TableRow:
+    if datapath.row is not None:
+        return Shown(scene, FLOWS, "datapaths", datapath.row, status=standing).line(HEALTH_COLUMNS, "misses")
     first = datapath.ports[0]
-    cells = {"datapath": Cell(figure.safe(datapath.name, 64), str(datapath.name)), "state": state.cell()}
+    cells = {"datapath": text_cell(datapath.name), "state": standing.cell()}
     lost = sum(port.row.per_s("failed") or 0.0 for port in datapath.ports)
-    cells["lost"] = Cell(figure.number(lost, _bounds(scene, UPCALLS).now), lost, "act" if lost else "dim")
+    mark = Shown(scene, UPCALLS, "upcalls", first.row).rate_mark
+    cells["lost"] = Cell(figure.number(lost, mark), lost, "act" if lost else "dim")
     unknown = {column.name: Cell(figure.UNKNOWN) for column in HEALTH_COLUMNS if column.name not in cells}
     return TableRow(Subject(UPCALLS, "table", "upcalls", first.row.key), {**unknown, **cells})
-
-
-def _datapath_cells(scene: Scene, state: RowStatus, row: RowState) -> dict[str, Cell]:
-    gauges = row.gauges
-    hits, misses, lost = (row.per_s(name) for name in ("hits", "misses", "lost"))
-    looked_up = None if hits is None or misses is None else hits + misses
-    hit = hit_pct(row)
-    handlers, flows, limit = gauges.get("handlers"), gauges.get("flows"), gauges.get("flow_limit")
-    used = gauges.get("limit_used_pct")
-    return {
-        "datapath": Cell(figure.safe(row.labels.get("datapath"), 64), str(row.labels.get("datapath"))),
-        "kind": Cell(figure.safe(row.labels.get("kind"), 16), str(row.labels.get("kind"))),
-        "state": state.cell(),
-        "handlers": Cell(figure.number(handlers), handlers, "act" if handlers == 0 else ""),
-        "lost": Cell(figure.number(lost), lost, "act" if lost else "dim"),
-        "lost_total": Cell(figure.number(row.total("lost")), row.total("lost")),
-        "lookups": Cell(figure.number(looked_up), looked_up),
-        "hit": Cell(_hit(hit), hit),
-        "flows": Cell(f"{figure.number(flows)}/{figure.number(limit)}", used if used is not None else flows),
-        "masks": Cell(figure.number(gauges.get("masks_per_packet")), gauges.get("masks_per_packet")),
-        "dump": Cell(figure.duration(gauges.get("dump_ms"), "ms"), gauges.get("dump_ms")),
-        "puts": Cell(""),
-        "history": Cell("", history=partial(_history, scene, FLOWS, "datapaths", row, "misses")),
-        **baseline_cells.of_value(scene, FLOWS, "datapaths", row, "misses"),
-    }
 
 
 def _process_status(scene: Scene, row: RowState) -> RowStatus:
@@ -290,140 +311,19 @@ def _process_status(scene: Scene, row: RowState) -> RowStatus:
 
 def _vswitchd_row(scene: Scene, row: RowState) -> TableRow:
     """ovs-vswitchd has no lookups and no flows of its own: those cells stay empty."""
-    gauges = row.gauges
-    answer_ms, ago_s = gauges.get("answer_ms"), gauges.get("answered_ago_s")
-    state = _process_status(scene, row)
-    words = (
-        f"answers in {figure.duration(answer_ms, 'ms')}"
-        if state.level == "ok" and answer_ms is not None
-        else state.word
-    )
-    words += f" for {figure.duration(ago_s, 's')}" if gauges.get("silent") and ago_s is not None else ""
+    answer_ms, ago_s = row.gauges.get("answer_ms"), row.gauges.get("answered_ago_s")
+    standing = _process_status(scene, row)
+    words = standing.word
+    if standing.level == "ok" and answer_ms is not None:
+        words = f"answers in {figure.duration(answer_ms, 'ms')}"
+    words += f" for {figure.duration(ago_s, 's')}" if row.gauges.get("silent") and ago_s is not None else ""
     cells = {column.name: Cell("") for column in HEALTH_COLUMNS}
-    handlers = gauges.get("handlers")
-    cells |= {
-        "datapath": Cell(VSWITCHD, VSWITCHD),
-        "kind": Cell("process", "process"),
-        "state": state.cell(words),
-        "handlers": Cell(figure.number(handlers), handlers),
-        "puts": Cell(figure.number(row.per_s("flow_puts")), row.per_s("flow_puts")),
-    }
+    at = Shown(scene, FLOWS, "vswitchd", row)
+    cells |= {"datapath": text_cell(VSWITCHD), "kind": text_cell("process"), "state": standing.cell(words)}
+    cells |= {"handlers": gauge("handlers")(at), "puts": rate("flow_puts")(at)}
     return TableRow(Subject(FLOWS, "table", "vswitchd", row.key), cells)
-
-
-def _port_cells(scene: Scene, state: RowStatus, port: Port, of_ports: Bridges) -> dict[str, Cell]:
-    row = port.row
-    bounds = _bounds(scene, UPCALLS)
-
-    def rate(name: str, tone: Tone = "") -> Cell:
-        value = row.per_s(name)
-        return Cell(figure.number(value, bounds.now), value, tone if value else "dim")
-
-    total, bridge = row.total("upcalls"), of_ports.get(place_of(row))
-    return {
-        "bridge": Cell(figure.safe(bridge, 64), bridge),
-        "port": Cell(figure.safe(row.labels.get("port") or figure.UNKNOWN, 64), str(row.labels.get("port"))),
-        "vm": Cell(figure.safe(row.labels.get("vm"), 64), str(row.labels.get("vm") or "")),
-        "datapath": Cell(figure.safe(row.labels.get("datapath"), 64), str(row.labels.get("datapath"))),
-        "kind": Cell(figure.safe(row.labels.get("kind"), 16), str(row.labels.get("kind"))),
-        "state": state.cell(),
-        "upcalls": rate("upcalls"),
-        "total": Cell(figure.number(total, bounds.total), total),
-        "p50": percentile_cell(port.latency, 50.0),
-        "p99": percentile_cell(port.latency, 99.0),
-        "failed": rate("failed", "act"),
-        "unanswered": rate("unanswered", "act"),
-        "dropped": rate("dropped"),
-        "late": rate("late", "look"),
-        "history": Cell("", history=partial(_history, scene, UPCALLS, "upcalls", row, "upcalls")),
-        **baseline_cells.of_value(scene, UPCALLS, "upcalls", row, "upcalls"),
-    }
-
-
-def _cause_cells(scene: Scene, row: RowState, whole: float) -> dict[str, Cell]:
-    bounds = _bounds(scene, UPCALLS)
-    rate, total = row.per_s("upcalls"), row.total("upcalls")
-    percent = 100 * rate / whole if rate is not None and whole else None
-    flow = flow_text(row.labels)
-    return {
-        "port": Cell(figure.safe(row.labels.get("port"), 64), str(row.labels.get("port"))),
-        "flow": Cell(flow, flow),
-        "upcalls": Cell(figure.number(rate, bounds.now), rate, "" if rate else "dim"),
-        "share": Cell(figure.number(None if percent is None else round(percent)), percent),
-        "total": Cell(figure.number(total, bounds.total), total),
-        **baseline_cells.of_value(scene, UPCALLS, "flows", row, "upcalls"),
-    }
-
-
-def _drop_cells(scene: Scene, row: RowState, of_ports: Bridges) -> dict[str, Cell]:
-    bounds = _bounds(scene, DROPS)
-    labels = row.labels
-    reason = str(labels.get("reason"))
-    rate, total = row.per_s("count"), row.total("count")
-    words = scene.manifests[DROPS].tables["drops"].label("reason").words
-    what, bridge = words.get(reason, reason), of_ports.get(place_of(row))
-    return {
-        "bridge": Cell(figure.safe(bridge, 64), bridge),
-        "class": class_cell(scene, Subject(DROPS, "table", "drops", row.key), row),
-        "what": Cell(figure.safe(what, 64), what),
-        "port": Cell(figure.safe(labels.get("port"), 64), str(labels.get("port"))),
-        "count": Cell(figure.number(rate, bounds.now), rate, "" if rate else "dim"),
-        "total": Cell(figure.number(total, bounds.total), total),
-        "vm": Cell(figure.safe(labels.get("vm"), 64), str(labels.get("vm") or "")),
-        "reason": Cell(figure.safe(reason, 64), reason, "dim"),
-        "location": Cell(figure.safe(labels.get("location"), 64), str(labels.get("location")), "dim"),
-        "history": Cell("", history=partial(_history, scene, DROPS, "drops", row, "count")),
-        **baseline_cells.of_value(scene, DROPS, "drops", row, "count"),
-    }
-
-
-def _handler_cells(scene: Scene, row: RowState, waits: HistogramState | None) -> dict[str, Cell]:
-    cpu_ns, answered, wakeups = (row.per_s(name) for name in ("cpu_ns", "answered", "wakeups"))
-    percent = None if cpu_ns is None else cpu_ns / NS_PER_PERCENT
-    cpu, tid = row.gauges.get("cpu"), row.labels.get("tid")
-    return {
-        "handler": Cell(figure.safe(row.labels.get("handler"), 64), str(row.labels.get("handler"))),
-        "cpu_pct": Cell(figure.number(percent), percent),
-        "answered": Cell(figure.number(answered), answered),
-        "wait_p50": percentile_cell(waits, 50.0),
-        "wait_p99": percentile_cell(waits, 99.0),
-        "wakeups": Cell(figure.number(wakeups), wakeups),
-        "cpu": Cell(figure.number(cpu), cpu),
-        "tid": Cell(figure.safe(tid, 12), tid if isinstance(tid, int) else None),
-        **baseline_cells.of_value(scene, UPCALLS, "handlers", row, "cpu_ns"),
-    }
-
-
-def percentile_cell(one: HistogramState | None, percent: float) -> Cell:
-    """A percentile of the last interval; unknown when nothing was timed in it."""
-    value = one.percentile(percent, "delta") if one is not None and one.delta.count else None
-    return Cell(figure.quantity(value, one.unit if one is not None else "ns"), value)
-
-
-def _hit(percent: float | None) -> str:
-    """Never rounded up to 100: one lookup in ten thousand that misses is an upcall."""
-    if percent is None or percent in (0.0, 100.0):
-        return figure.number(percent)
-    return f"{min(percent, 99.99):.2f}" if percent > 99 else figure.number(percent)
 
 
 def _worth(row: RowState, name: str) -> tuple[float, int, str]:
     """What moves most now, then what has moved most; rows that stand still for the same keep their places."""
     return -(row.per_s(name) or 0.0), -(row.total(name) or 0), str(row.key)
-
-
-class _Bounds(NamedTuple):
-    """Which figures of a probe's rows are lower bounds: those of the last interval, and the totals."""
-
-    now: bool
-    total: bool
-
-
-def _bounds(scene: Scene, probe: str) -> _Bounds:
-    state = scene.state.probes.get(probe)
-    return _Bounds(state.lacks_now, bool(state.at_least())) if state is not None else _Bounds(False, False)
-
-
-def _history(scene: Scene, probe: str, table: str, row: RowState, name: str) -> Sequence[float | None]:
-    found = scene.state.probes[probe].tables.get(table)
-    return found.history(row.key, name, SPARK) if found is not None else []

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netconsole.probes.manifest import Manifest
-from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import add
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState
@@ -18,7 +17,7 @@ CROSSING, STAGES, FLOWS = "crossing", "stages", "flows"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One direction of a probe: all its devices together, in the last interval (``delta``) and since attached.
+    """One direction of a probe: all its devices together.
 
     ``parts`` are its histograms between two devices, ``stages`` those of its stages, in order, that ever had a packet.
     """
@@ -27,9 +26,7 @@ class Way:
     direction: str
     words: str
     """From where to where: ``inside → outside``."""
-    delta: Buckets
-    total: Buckets
-    per_s: float | None
+    times: HistogramState
     parts: list[HistogramState]
     stages: dict[str, HistogramState]
 
@@ -62,7 +59,7 @@ def ways(scene: Scene) -> list[Way]:
     found = []
     for state in probes(scene):
         of_probe = _ways(state, scene.manifests[state.name])
-        found += sorted(of_probe, key=lambda way: (-way.delta.count, -way.total.count))
+        found += sorted(of_probe, key=lambda way: (-way.times.delta.count, -way.times.total.count))
     return found
 
 
@@ -97,9 +94,15 @@ def _ways(state: ProbeState, manifest: Manifest) -> Iterator[Way]:
             probe=state.name,
             direction=direction,
             words=direction_words(manifest, direction),
-            delta=add(one.delta for one in of_devices),
-            total=add(one.total for one in of_devices),
-            per_s=None if None in rates else sum(rate for rate in rates if rate is not None),
+            times=HistogramState(
+                labels={"direction": direction},
+                unit="ns",
+                delta=add(one.delta for one in of_devices),
+                total=add(one.total for one in of_devices),
+                per_s=None if None in rates else sum(rate for rate in rates if rate is not None),
+                tick=max(one.tick for one in of_devices),
+                last_active_ns=max(one.last_active_ns for one in of_devices),
+            ),
             parts=of_devices,
             stages={name: of_stages[name] for name in known if name in of_stages and of_stages[name].total.count},
         )

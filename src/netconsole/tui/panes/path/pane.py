@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from netconsole.base import figure
-from netconsole.telemetry.frames import Buckets, Event
-from netconsole.telemetry.histogram import percentile
-from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import HistogramState, RowState, TableState
+from netconsole.telemetry.frames import Event
 from netconsole.tui.panes.common import baseline_cells, events
+from netconsole.tui.panes.common.columns import (
+    SPARK,
+    Shown,
+    cells,
+    flow,
+    gauge,
+    history,
+    label,
+    longest,
+    rate,
+    samples,
+    took,
+    total,
+    trend,
+)
 from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.stages import share, side_by_side
-from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block
+from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.panes.path.directions import (
     CROSSING,
     FLOWS,
@@ -36,48 +50,114 @@ BAR_COLUMNS = 14
 MAX_SLOW = 200
 """Slow packets that are listed: more than anyone reads."""
 
+
+@dataclass(frozen=True)
+class ShownWay(Shown):
+    """A way, one of its stages, or what goes between two devices."""
+
+    way: str = ""
+    stage: str = ""
+    whole: int = 0
+    """The time of all stages together, or of the way."""
+
+    @property
+    def spent(self) -> int:
+        """Its time."""
+        return self.times.delta.sum if self.times is not None else 0
+
+
+def _way(at: ShownWay) -> Cell:
+    return Cell(figure.safe(at.way, 32), at.way, "dim" if at.stage else "")
+
+
+def _share(at: ShownWay) -> Cell:
+    return Cell(share(at.spent, at.whole), at.spent / at.whole if at.whole else None)
+
+
+def _bar(at: ShownWay) -> Cell:
+    part = at.spent / at.whole if at.whole else None
+    return Cell(bar(part or 0.0, BAR_COLUMNS), part, "trend")
+
+
+def _direction(at: Shown) -> Cell:
+    way = direction_words(at.scene.manifests[at.probe], at.labels.get("direction"))
+    return Cell(figure.safe(way, 32), way)
+
+
+def _mean(at: Shown) -> Cell:
+    samples, sum_ns = at.per_s("samples"), at.per_s("latency_ns")
+    mean_ns = sum_ns / samples if samples and sum_ns is not None else None
+    return Cell(figure.duration(mean_ns), mean_ns)
+
+
+def _between(sample: _SlowPacket) -> Cell:
+    fields = sample.event.fields
+    return _text(f"{figure.safe(fields.get('from'), 32)} → {figure.safe(fields.get('to'), 32)}")
+
+
+def _stages(sample: _SlowPacket) -> Cell:
+    return Cell(", ".join(f"{stage} {figure.duration(ns)}" for stage, ns in sample.took.items()))
+
+
+def _text(words: str) -> Cell:
+    return Cell(words, words)
+
+
+def _most(sample: _SlowPacket) -> Cell:
+    most = max(sample.took, key=lambda stage: sample.took[stage], default=None)
+    return Cell(f"{most} {share(sample.took[most], sample.whole)}" if most else figure.UNKNOWN, most)
+
+
+class _SlowPacket(NamedTuple):
+    """A slow packet, and how long it was in each stage."""
+
+    event: Event
+    took: Mapping[str, int]
+    whole: int
+
+
 WAY_COLUMNS = (
-    TableColumn("way", "way", 16, grow=1, most=20),
-    TableColumn("stage", "stage", 7),
-    TableColumn("n", "n/s", 6, right=True),
-    TableColumn("p50", "p50", 8, right=True),
-    TableColumn("p90", "p90", 8, right=True, spare=3),
-    TableColumn("p99", "p99", 8, right=True),
-    TableColumn("p999", "p99.9", 8, right=True, spare=1),
-    TableColumn("share", "time", 5, right=True),
-    TableColumn("bar", "share of time", BAR_COLUMNS, spare=2),
-    TableColumn("max", "max ever", 8, right=True, spare=4),
-    TableColumn("history", "trend of p99", 14, spare=5, grow=1, most=SPARK),
+    TableColumn("way", "way", 16, grow=1, most=20, value=_way),
+    TableColumn("stage", "stage", 7, value=lambda at: Cell(at.stage, at.stage)),
+    TableColumn("n", "n/s", 6, right=True, value=samples),
+    TableColumn("p50", "p50", 8, right=True, value=took(50.0)),
+    TableColumn("p90", "p90", 8, right=True, spare=3, value=took(90.0)),
+    TableColumn("p99", "p99", 8, right=True, value=took(99.0)),
+    TableColumn("p999", "p99.9", 8, right=True, spare=1, value=took(99.9)),
+    TableColumn("share", "time", 5, right=True, value=_share),
+    TableColumn("bar", "share of time", BAR_COLUMNS, spare=2, value=_bar),
+    TableColumn("max", "max ever", 8, right=True, spare=4, value=longest),
+    TableColumn("history", "trend of p99", 14, spare=5, grow=1, most=SPARK, value=trend),
 )
 DEVICE_COLUMNS = (
-    TableColumn("way", "way", 17, spare=2),
-    TableColumn("from", "from", 10, grow=1, most=15),
-    TableColumn("to", "to", 10, grow=1, most=15),
-    TableColumn("n", "n/s", 6, right=True),
-    TableColumn("p50", "p50", 8, right=True),
-    TableColumn("p90", "p90", 8, right=True, spare=3),
-    TableColumn("p99", "p99", 8, right=True),
-    TableColumn("max", "max ever", 8, right=True, spare=4),
-    TableColumn("history", "trend of p99", 14, spare=5, grow=2, most=SPARK),
+    TableColumn("way", "way", 17, spare=2, value=_way),
+    TableColumn("from", "from", 10, grow=1, most=15, value=label("from")),
+    TableColumn("to", "to", 10, grow=1, most=15, value=label("to")),
+    TableColumn("n", "n/s", 6, right=True, value=samples),
+    TableColumn("p50", "p50", 8, right=True, value=took(50.0)),
+    TableColumn("p90", "p90", 8, right=True, spare=3, value=took(90.0)),
+    TableColumn("p99", "p99", 8, right=True, value=took(99.0)),
+    TableColumn("max", "max ever", 8, right=True, spare=4, value=longest),
+    TableColumn("history", "trend of p99", 14, spare=5, grow=2, most=SPARK, value=trend),
 )
 FLOW_COLUMNS = (
-    TableColumn("way", "way", 17, spare=2),
-    TableColumn("flow", "flow", 30, grow=6, most=90),
-    TableColumn("packets", "pkts/s", 7, right=True),
-    TableColumn("bytes", "B/s", 7, right=True, spare=4),
-    TableColumn("mean", "mean", 8, right=True),
-    TableColumn("max", "max ever", 8, right=True),
-    TableColumn("slow", "slow/s", 6, right=True, spare=3),
-    TableColumn("total", "total", 9, right=True, spare=5),
-    TableColumn("history", "pkts trend", 12, spare=6, grow=1, most=SPARK),
+    TableColumn("way", "way", 17, spare=2, value=_direction),
+    TableColumn("flow", "flow", 30, grow=6, most=90, value=flow),
+    TableColumn("packets", "pkts/s", 7, right=True, value=rate("packets")),
+    TableColumn("bytes", "B/s", 7, right=True, spare=4, value=rate("bytes")),
+    TableColumn("mean", "mean", 8, right=True, value=_mean),
+    TableColumn("max", "max ever", 8, right=True, value=gauge("latency_max_ns", "ns")),
+    TableColumn("slow", "slow/s", 6, right=True, spare=3, value=rate("slow")),
+    TableColumn("total", "total", 9, right=True, spare=5, value=total("packets")),
+    TableColumn("history", "pkts trend", 12, spare=6, grow=1, most=SPARK, value=history("packets")),
 )
 SLOW_COLUMNS = (
-    TableColumn("time", "time", 12, spare=3),
-    TableColumn("took", "took", 8, right=True),
-    TableColumn("most", "most of it", 13),
-    TableColumn("between", "from → to", 17, grow=1, most=33, spare=2),
-    TableColumn("flow", "flow", 24, grow=3, most=70),
-    TableColumn("stages", "stages", 40, grow=1, most=70, spare=1),
+    TableColumn("time", "time", 12, spare=3, value=lambda one: events.clock_cell(one.event)),
+    TableColumn("took", "took", 8, right=True, value=lambda one: Cell(figure.duration(one.whole), one.whole)),
+    TableColumn("most", "most of it", 13, value=_most),
+    TableColumn("between", "from → to", 17, grow=1, most=33, spare=2, value=_between),
+    TableColumn("flow", "flow", 24, grow=3, most=70, value=lambda one: _text(flow_text(one.event.fields))),
+    TableColumn("stages", "stages", 40, grow=1, most=70, spare=1, value=_stages),
 )
 
 
@@ -119,23 +199,16 @@ def device_rows(scene: Scene) -> list[TableRow]:
     """Pairs of devices, the highest p99 of the last interval first; then those that stand still."""
     pairs = [(way, one) for way in ways(scene) for one in way.parts]
     pairs.sort(key=lambda pair: (not pair[1].delta.count, -(pair[1].percentile(99.0, "delta") or 0.0)))
-    return [
-        TableRow(Subject(way.probe, "histogram", CROSSING, one.key), partial(_device_cells, scene, way, one))
-        for way, one in pairs[:MAX_ROWS]
-    ]
+    shown = [ShownWay(scene, way.probe, CROSSING, times=one, way=way.words) for way, one in pairs[:MAX_ROWS]]
+    return [one.line(DEVICE_COLUMNS) for one in shown]
 
 
 def flow_rows(scene: Scene) -> list[TableRow]:
     """Flows of all path probes, those that move most packets first."""
-    found = []
-    for state in probes(scene):
-        table = state.tables.get(FLOWS)
-        found += [(state, table, row) for row in table.rows.values()] if table is not None else []
-    found.sort(key=lambda one: (-(one[2].per_s("packets") or 0.0), -(one[2].total("packets") or 0)))
-    return [
-        TableRow(Subject(state.name, "table", FLOWS, row.key), partial(_flow_cells, scene, state, table, row))
-        for state, table, row in found[:MAX_ROWS]
-    ]
+    found = [(state, row) for state in probes(scene) for row in scene.state.rows(state.name, FLOWS)]
+    found.sort(key=lambda one: (-(one[1].per_s("packets") or 0.0), -(one[1].total("packets") or 0)))
+    shown = [Shown(scene, state.name, FLOWS, row) for state, row in found[:MAX_ROWS]]
+    return [one.line(FLOW_COLUMNS, "packets") for one in shown]
 
 
 def slow_rows(scene: Scene) -> list[TableRow]:
@@ -146,11 +219,14 @@ def slow_rows(scene: Scene) -> list[TableRow]:
         found += [(state.name, first + place, event) for place, event in enumerate(state.events)]
     found.sort(key=lambda one: -_ns(one[2].fields.get("total_ns")))
     return [
-        TableRow(
-            Subject(probe, "event", str(number), ()), partial(_slow_cells, stage_words(scene.manifests[probe]), event)
-        )
+        TableRow(Subject(probe, "event", str(number), ()), partial(cells, SLOW_COLUMNS, _sample(scene, probe, event)))
         for probe, number, event in found[:MAX_SLOW]
     ]
+
+
+def _sample(scene: Scene, probe: str, event: Event) -> _SlowPacket:
+    took = {stage: _ns(event.fields.get(f"{stage}_ns")) for stage in stage_words(scene.manifests[probe])}
+    return _SlowPacket(event, {stage: ns for stage, ns in took.items() if ns}, _ns(event.fields.get("total_ns")))
 
 
 def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
@@ -162,12 +238,12 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     most = slowest_stage(way)
     share = figure.percent(most[1] if most else None, digits=2)
     said = f"most of its time in {most[0]}, {share}" if most else "nothing in the last interval"
-    yield [(f"  {way.words}", "strong"), (f"  {figure.number(way.per_s)} samples/s, {said}", "")]
+    yield [(f"  {way.words}", "strong"), (f"  {figure.number(way.times.per_s)} samples/s, {said}", "")]
     yield []
     if way.stages:
         yield [("  Stages, since attached", "head")]
-        found = {**{name: one.total for name, one in way.stages.items()}, "all": way.total}
-        yield from side_by_side(found, way.total, "ns", stage_words(scene.manifests[way.probe]), width)
+        found = {**{name: one.total for name, one in way.stages.items()}, "all": way.times.total}
+        yield from side_by_side(found, way.times.total, "ns", stage_words(scene.manifests[way.probe]), width)
     yield [("  Between", "head")]
     for one in sorted(way.parts, key=lambda part: -part.total.count):
         between = f"{figure.safe(one.labels.get('from'), 32)} → {figure.safe(one.labels.get('to'), 32)}"
@@ -196,98 +272,25 @@ def _is_of(scene: Scene, key: object, way: Way) -> bool:
 
 
 def _way_and_stages(scene: Scene, way: Way) -> Iterator[TableRow]:
-    at_least = scene.state.probes[way.probe].lacks_now
-    top = Subject(way.probe, "direction", way.direction, ())
-    yield TableRow(top, partial(_way_cells, scene, way, at_least))
+    yield TableRow(Subject(way.probe, "direction", way.direction, ()), partial(_way_cells, scene, way))
     whole = sum(one.delta.sum for one in way.stages.values())
     for stage, one in way.stages.items():
-        yield TableRow(
-            Subject(way.probe, "histogram", STAGES, one.key),
-            partial(_stage_cells, scene, way, stage, one, whole, at_least),
-        )
+        yield ShownWay(scene, way.probe, STAGES, None, one, None, way.words, stage, whole).line(WAY_COLUMNS)
 
 
-def _way_cells(scene: Scene, way: Way, at_least: bool) -> dict[str, Cell]:
-    cells = {"way": Cell(figure.safe(way.words, 32), way.words, "strong"), "stage": Cell("all", "", "strong")}
-    cells |= _figures(way.delta, way.total, way.per_s, at_least)
-    busiest = max(way.parts, key=lambda one: one.delta.count)
-    cells["share"] = Cell(share(way.delta.sum, way.delta.sum), 1.0 if way.delta.sum else None)
+def _way_cells(scene: Scene, way: Way) -> dict[str, Cell]:
+    whole = ShownWay(scene, way.probe, CROSSING, times=way.times, way=way.words, whole=way.times.delta.sum)
+    busiest = replace(whole, times=max(way.parts, key=lambda one: one.delta.count))
     most = slowest_stage(way)
-    cells["bar"] = Cell(f"most: {most[0]}" if most else "", most[0] if most else None)
-    group = scene.state.probes[way.probe].histograms[CROSSING]
-    cells["history"] = Cell("", history=partial(group.history, busiest.key, SPARK), unit="ns")
+    found = cells(WAY_COLUMNS, whole) | {
+        "way": Cell(figure.safe(way.words, 32), way.words, "strong"),
+        "stage": Cell("all", "", "strong"),
+        "bar": Cell(f"most: {most[0]}" if most else "", most[0] if most else None),
+        "history": trend(busiest),
+    }
     if len(way.parts) == 1:
-        return cells | baseline_cells.of_percentile(scene, way.probe, CROSSING, busiest, 99.0)
-    return cells | (baseline_cells.cells(None) if scene.comparison is not None else {})
-
-
-def _stage_cells(
-    scene: Scene, way: Way, stage: str, one: HistogramState, whole: int, at_least: bool
-) -> dict[str, Cell]:
-    cells = {"way": Cell(figure.safe(way.words, 32), way.words, "dim"), "stage": Cell(stage, stage)}
-    cells |= _figures(one.delta, one.total, one.per_s, at_least)
-    part = one.delta.sum / whole if whole else None
-    cells["share"] = Cell(share(one.delta.sum, whole), part)
-    cells["bar"] = Cell(bar(part or 0.0, BAR_COLUMNS), part, "trend")
-    group = scene.state.probes[way.probe].histograms[STAGES]
-    cells["history"] = Cell("", history=partial(group.history, one.key, SPARK), unit="ns")
-    return cells | baseline_cells.of_percentile(scene, way.probe, STAGES, one, 99.0)
-
-
-def _figures(delta: Buckets, total: Buckets, per_s: float | None, at_least: bool) -> dict[str, Cell]:
-    cells = {"n": Cell(figure.number(per_s, at_least), per_s, "" if per_s else "dim")}
-    for name, percent in (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9)):
-        value = percentile(delta, percent)
-        cells[name] = Cell(figure.duration(value), value)
-    cells["max"] = Cell(figure.duration(total.max), total.max)
-    return cells
-
-
-def _device_cells(scene: Scene, way: Way, one: HistogramState) -> dict[str, Cell]:
-    state = scene.state.probes[way.probe]
-    cells = _figures(one.delta, one.total, one.per_s, state.lacks_now)
-    cells["way"] = Cell(figure.safe(way.words, 32), way.words)
-    for name in ("from", "to"):
-        cells[name] = Cell(figure.safe(one.labels.get(name), 64), str(one.labels.get(name)))
-    cells["history"] = Cell("", history=partial(state.histograms[CROSSING].history, one.key, SPARK), unit="ns")
-    return cells | baseline_cells.of_percentile(scene, way.probe, CROSSING, one, 99.0)
-
-
-def _flow_cells(scene: Scene, state: ProbeState, table: TableState, row: RowState) -> dict[str, Cell]:
-    at_least = bool(state.at_least())
-    samples, sum_ns = row.per_s("samples"), row.per_s("latency_ns")
-    mean_ns = sum_ns / samples if samples and sum_ns is not None else None
-    flow, way = flow_text(row.labels), direction_words(scene.manifests[state.name], row.labels.get("direction"))
-    total, longest_ns = row.total("packets"), row.gauges.get("latency_max_ns")
-    cells = {
-        "way": Cell(figure.safe(way, 32), way),
-        "flow": Cell(flow, flow),
-        "mean": Cell(figure.duration(mean_ns), mean_ns),
-        "max": Cell(figure.duration(longest_ns), longest_ns),
-        "total": Cell(figure.number(total, at_least), total),
-        "history": Cell("", history=partial(table.history, row.key, "packets", SPARK)),
-    }
-    for name in ("packets", "bytes", "slow"):
-        value = row.per_s(name)
-        cells[name] = Cell(figure.number(value, state.lacks_now), value, "" if value else "dim")
-    return cells | baseline_cells.of_value(scene, state.name, FLOWS, row, "packets")
-
-
-def _slow_cells(stages: Iterable[str], event: Event) -> dict[str, Cell]:
-    fields = event.fields
-    whole = _ns(fields.get("total_ns"))
-    took = {stage: _ns(fields.get(f"{stage}_ns")) for stage in stages if _ns(fields.get(f"{stage}_ns"))}
-    most = max(took, key=lambda stage: took[stage]) if took else None
-    between = f"{figure.safe(fields.get('from'), 32)} → {figure.safe(fields.get('to'), 32)}"
-    flow = flow_text(fields)
-    return {
-        "time": Cell(events.clock(events.happened_ns(event)), float(events.happened_ns(event))),
-        "took": Cell(figure.duration(whole), whole),
-        "most": Cell(f"{most} {share(took[most], whole)}" if most else figure.UNKNOWN, most),
-        "between": Cell(between, between),
-        "flow": Cell(flow, flow),
-        "stages": Cell(", ".join(f"{stage} {figure.duration(ns)}" for stage, ns in took.items())),
-    }
+        return found | busiest.baseline()
+    return found | (baseline_cells.cells(None) if scene.comparison is not None else {})
 
 
 def _ways_title(scene: Scene) -> str:

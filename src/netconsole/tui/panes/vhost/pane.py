@@ -5,15 +5,17 @@ What a probe that does not run would tell is unknown; the rest is shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from netconsole.base import figure
 from netconsole.compare.reference import Reference
-from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.telemetry.tables import HistogramState
 from netconsole.tui.panes.common import baseline_cells
+from netconsole.tui.panes.common.columns import SPARK, Shown, Value, cells, history, rate, text_cell, took
 from netconsole.tui.panes.common.stages import side_by_side
-from netconsole.tui.panes.common.tables import MAX_ROWS, SPARK, Block
+from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.panes.vhost.queues import (
     INTERRUPTS,
     KICKS,
@@ -35,27 +37,87 @@ from netconsole.tui.panes.vhost.queues import (
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
 
 MAX_SLOW = 8
 """Slow interrupts and slow kicks that the page of a queue lists."""
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A queue in a scene."""
+
+    scene: Scene
+    one: Ranked
+
+    @cached_property
+    def stages(self) -> dict[str, HistogramState]:
+        """How long its interrupts take, by stage and in total."""
+        return stages(self.scene, self.one.queue)
+
+
+def _to_guest(value: Value) -> Value:
+    return lambda at: value(Shown(at.scene, VHOST, "queues", at.one.queue.to_guest))
+
+
+def _from_guest(value: Value) -> Value:
+    return lambda at: value(Shown(at.scene, VHOST, "queues", at.one.queue.from_guest))
+
+
+def _ring_of(value: Value) -> Value:
+    return lambda at: value(Shown(at.scene, RINGS, "queues", at.one.queue.ring))
+
+
+def _interrupts(percent: float) -> Value:
+    of = took(percent)
+    return lambda at: of(Shown(at.scene, INTERRUPTS, "stages", times=at.stages.get("total")))
+
+
+def _depth(at: Shown) -> Cell:
+    """Buffers that the guest has offered for what it receives, of its ring's size, at the end of the last run."""
+    depth, size = at.gauge("depth_buffers"), at.gauge("size_buffers")
+    if depth is None or not size:
+        return Cell(figure.UNKNOWN)
+    return Cell(f"{depth:.0f}/{size:.0f}", float(depth), "look" if not depth else "")
+
+
+def _polled(at: Shown) -> Cell:
+    batches, suppressed = at.per_s("batches"), at.per_s("suppressed")
+    percent = 100 * suppressed / batches if batches and suppressed is not None else None
+    return Cell(figure.number(None if percent is None else round(percent)), percent)
+
+
+def _wake(at: _Shown) -> Cell:
+    late = wake_ns(at.scene, at.one.queue)
+    return Cell(figure.duration(late), late)
+
+
+def _most(at: _Shown) -> Cell:
+    most = dominating(at.stages)
+    return Cell(f"{most[0]} {figure.percent(most[1], digits=2)}", most[0]) if most else Cell(figure.UNKNOWN)
+
+
+def _trend(at: _Shown) -> Cell:
+    of = _to_guest if at.one.queue.to_guest is not None else _ring_of
+    return of(history("packets"))(at)
+
+
 COLUMNS = (
-    TableColumn("vm", "VM", 8, grow=2, most=24),
-    TableColumn("device", "dev", 7, grow=1, most=15),
-    TableColumn("queue", "q", 2, right=True),
-    TableColumn("state", "state", 18, grow=1, most=20),
-    TableColumn("to_guest", "rx/s", 6, right=True),
-    TableColumn("from_guest", "tx/s", 6, right=True, spare=4),
-    TableColumn("depth", "free buf", 9, right=True, spare=6),
-    TableColumn("dropped", "drop/s", 6, right=True),
-    TableColumn("wake", "wake p99", 8, right=True, spare=3),
-    TableColumn("irq_p50", "irq p50", 8, right=True, spare=8),
-    TableColumn("irq_p99", "irq p99", 8, right=True, spare=1),
-    TableColumn("stage", "most of it", 10, spare=7),
-    TableColumn("signals", "irq/s", 6, right=True, spare=9),
-    TableColumn("suppressed", "polled %", 8, right=True, spare=10),
-    TableColumn("history", "rx trend", 10, spare=5, grow=2, most=SPARK),
+    TableColumn("vm", "VM", 8, grow=2, most=24, value=lambda at: text_cell(at.one.queue.vm)),
+    TableColumn("device", "dev", 7, grow=1, most=15, value=lambda at: text_cell(at.one.queue.device)),
+    TableColumn("queue", "q", 2, right=True, value=lambda at: text_cell(at.one.queue.number)),
+    TableColumn("state", "state", 18, grow=1, most=20, value=lambda at: at.one.status.cell()),
+    TableColumn("to_guest", "rx/s", 6, right=True, value=_to_guest(rate("packets"))),
+    TableColumn("from_guest", "tx/s", 6, right=True, spare=4, value=_from_guest(rate("packets"))),
+    TableColumn("depth", "free buf", 9, right=True, spare=6, value=_to_guest(_depth)),
+    TableColumn("dropped", "drop/s", 6, right=True, value=_ring_of(rate("ring_full", "act"))),
+    TableColumn("wake", "wake p99", 8, right=True, spare=3, value=_wake),
+    TableColumn("irq_p50", "irq p50", 8, right=True, spare=8, value=_interrupts(50.0)),
+    TableColumn("irq_p99", "irq p99", 8, right=True, spare=1, value=_interrupts(99.0)),
+    TableColumn("stage", "most of it", 10, spare=7, value=_most),
+    TableColumn("signals", "irq/s", 6, right=True, spare=9, value=_to_guest(rate("signals"))),
+    TableColumn("suppressed", "polled %", 8, right=True, spare=10, value=_to_guest(_polled)),
+    TableColumn("history", "rx trend", 10, spare=5, grow=2, most=SPARK, value=_trend),
 )
 
 
@@ -157,8 +219,7 @@ def _way(scene: Scene, queue: Queue, way: str, width: int) -> Iterator[Line]:
 
 def _workers(scene: Scene, queue: Queue) -> Iterator[Line]:
     """Threads that ran for it in the last interval, where, and how late they came."""
-    probe = scene.state.probes.get(VHOST)
-    table = probe.tables.get("workers") if probe else None
+    table = scene.state.table(VHOST, "workers")
     scheduled = percentile_ns(scene, "scheduled", queue.labels())
     comes = figure.duration(wake_ns(scene, queue))
     late = f"runs {comes} after a wake-up, waits {figure.duration(scheduled)} for a CPU (p99)"
@@ -174,15 +235,12 @@ def _workers(scene: Scene, queue: Queue) -> Iterator[Line]:
 
 def _ring(scene: Scene, queue: Queue) -> Iterator[Line]:
     """How full the tap's ring is when a packet comes, and how many flows share it."""
-    probe = scene.state.probes.get(RINGS)
-    if probe is None or queue.ring is None:
+    if queue.ring is None:
         return
-    full = probe.histograms.get("occupancy")
-    occupancy = full.rows.get(queue.labels()) if full else None
+    occupancy = scene.state.histogram(RINGS, "occupancy", queue.labels())
     waiting = occupancy.percentile(99.0, "delta") if occupancy and occupancy.delta.count else None
     words = f"{figure.number(waiting)} of {figure.number(queue.ring.gauges.get('size'))} packets in it (p99)"
-    spread = probe.tables.get("spread")
-    row = spread.rows.get(queue.labels()) if spread else None
+    row = scene.state.row(RINGS, "spread", queue.labels())
     flows = f", at least {figure.number(row.gauges.get('flows'))} flows" if row else ""
     yield [("  tap's ring    ", "dim"), (words + flows, "")]
 
@@ -215,33 +273,10 @@ def _ns(value: object) -> int:
 
 
 def _cells(scene: Scene, one: Ranked) -> dict[str, Cell]:
-    queue = one.queue
-    row = queue.to_guest
-    found, late = stages(scene, queue), wake_ns(scene, queue)
-    total = found.get("total")
-    most = dominating(found)
-    batches, suppressed = (row.per_s("batches"), row.per_s("suppressed")) if row else (None, None)
-    polled = 100 * suppressed / batches if batches and suppressed is not None else None
-    cells = {
-        "vm": Cell(figure.safe(queue.vm, 64), str(queue.vm or "")),
-        "device": Cell(figure.safe(queue.device, 64), str(queue.device)),
-        "queue": Cell(figure.safe(queue.number, 12), queue.number if isinstance(queue.number, int) else None),
-        "state": one.status.cell(),
-        "to_guest": _rate(scene, VHOST, queue.to_guest, "packets"),
-        "from_guest": _rate(scene, VHOST, queue.from_guest, "packets"),
-        "depth": _depth(row),
-        "dropped": _rate(scene, RINGS, queue.ring, "ring_full", "act"),
-        "wake": Cell(figure.duration(late), late),
-        "irq_p50": _percentile(total, 50.0),
-        "irq_p99": _percentile(total, 99.0),
-        "stage": Cell(f"{most[0]} {figure.percent(most[1], digits=2)}", most[0]) if most else Cell(figure.UNKNOWN),
-        "signals": _rate(scene, VHOST, row, "signals"),
-        "suppressed": Cell(figure.number(None if polled is None else round(polled)), polled),
-        "history": Cell("", history=partial(_history, scene, queue)),
-    }
-    if scene.comparison is not None:
-        cells.update(_change_cells(scene, scene.comparison.reference, queue, total))
-    return cells
+    at = _Shown(scene, one)
+    if scene.comparison is None:
+        return cells(COLUMNS, at)
+    return cells(COLUMNS, at) | _change_cells(scene, scene.comparison.reference, one.queue, at.stages.get("total"))
 
 
 def _change_cells(scene: Scene, reference: Reference, queue: Queue, total: HistogramState | None) -> dict[str, Cell]:
@@ -255,30 +290,3 @@ def _change_cells(scene: Scene, reference: Reference, queue: Queue, total: Histo
         return baseline_cells.cells(None)
     packets = next(value for value in manifests[VHOST].tables["queues"].value if value.name == "packets")
     return baseline_cells.cells(reference.value(probes[VHOST], manifests[VHOST], "queues", row, packets), "rx")
-
-
-def _rate(scene: Scene, probe: str, row: RowState | None, name: str, tone: Tone = "") -> Cell:
-    state = scene.state.probes.get(probe)
-    value = row.per_s(name) if row else None
-    return Cell(figure.number(value, bool(state and state.lacks_now)), value, tone if value else "dim")
-
-
-def _depth(row: RowState | None) -> Cell:
-    """Buffers that the guest has offered for what it receives, of its ring's size, at the end of the last run."""
-    depth, size = (row.gauges.get("depth_buffers"), row.gauges.get("size_buffers")) if row else (None, None)
-    if depth is None or not size:
-        return Cell(figure.UNKNOWN)
-    return Cell(f"{depth:.0f}/{size:.0f}", float(depth), "look" if not depth else "")
-
-
-def _percentile(one: HistogramState | None, percent: float) -> Cell:
-    value = one.percentile(percent, "delta") if one and one.delta.count else None
-    return Cell(figure.quantity(value, one.unit if one else "ns"), value)
-
-
-def _history(scene: Scene, queue: Queue) -> Sequence[float | None]:
-    for probe, row in ((VHOST, queue.to_guest), (RINGS, queue.ring)):
-        table = scene.state.probes[probe].tables.get("queues") if row and probe in scene.state.probes else None
-        if table is not None and row is not None:
-            return table.history(row.key, "packets", SPARK)
-    return []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from netconsole.findings.match import RowVerdict
 from netconsole.telemetry.frames import Label
-from netconsole.telemetry.tables import HistogramState, RowKey, RowState, TableState, row_key
+from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
 from netconsole.tui.panes.common.states import RowStatus, status
 from netconsole.tui.scene.scene import Scene, Subject
 
@@ -80,7 +80,7 @@ class Ranking:
         if scene is self._scene:
             return
         self._scene = scene
-        tables = list(tables_of(scene))
+        tables = [table for probe in (VHOST, RINGS) if (table := scene.state.table(probe, "queues")) is not None]
         known = [table.rows for table in tables]
         sizes = [len(rows) for rows in known]
         same = len(known) == len(self._known) and all(a is b for a, b in zip(known, self._known, strict=True))
@@ -108,7 +108,7 @@ def queues(scene: Scene) -> list[Queue]:
     """Every queue that a probe knows."""
     found: dict[QueuePlace, dict[str, RowState]] = {}
     for probe in (VHOST, RINGS):
-        for row in _rows_of(scene, probe):
+        for row in scene.state.rows(probe, "queues"):
             direction = row.labels.get("direction") if probe == VHOST else "ring"
             found.setdefault(_place(row), {})[str(direction)] = row
     return [
@@ -143,23 +143,15 @@ def wake_ns(scene: Scene, queue: Queue) -> float | None:
 
 def percentile_ns(scene: Scene, histogram: str, key: RowKey) -> float | None:
     """The p99 of the interval in a histogram of vhost's workers; None when it has no samples."""
-    one = _histogram(scene, histogram, key)
+    one = scene.state.histogram(VHOST, histogram, key)
     return one.percentile(99.0, "delta") if one is not None and one.delta.count else None
-
-
-def _histogram(scene: Scene, name: str, key: RowKey) -> HistogramState | None:
-    probe = scene.state.probes.get(VHOST)
-    group = probe.histograms.get(name) if probe else None
-    return group.rows.get(key) if group else None
 
 
 def stages(scene: Scene, queue: Queue, way: str = INTERRUPTS, of_total: bool = False) -> dict[str, HistogramState]:
     """The histograms of a queue's way, by stage and "total"; those with samples now, or ever."""
-    probe = scene.state.probes.get(way)
-    group = probe.histograms.get("stages") if probe else None
     found = {}
-    for stage in (*stage_words(scene, way), "total") if group else ():
-        one = group.rows.get(queue.labels(stage=stage)) if group else None
+    for stage in (*stage_words(scene, way), "total"):
+        one = scene.state.histogram(way, "stages", queue.labels(stage=stage))
         if one is not None and (of_total or one.delta.count):
             found[stage] = one
     return found
@@ -179,20 +171,6 @@ def dominating(found: dict[str, HistogramState]) -> tuple[str, float] | None:
         return None
     stage = max(parts, key=lambda name: parts[name])
     return stage, 100 * parts[stage] / whole
-
-
-def tables_of(scene: Scene) -> Iterator[TableState]:
-    """The tables whose rows are queues, of the probes that there are."""
-    for probe in (VHOST, RINGS):
-        state = scene.state.probes.get(probe)
-        if state is not None and "queues" in state.tables:
-            yield state.tables["queues"]
-
-
-def _rows_of(scene: Scene, probe: str) -> Sequence[RowState]:
-    state = scene.state.probes.get(probe)
-    table = state.tables.get("queues") if state else None
-    return list(table.rows.values()) if table else []
 
 
 def _place(row: RowState) -> QueuePlace:
