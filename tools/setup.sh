@@ -44,7 +44,6 @@ if [ "$purpose" = test ]; then
     need zstd zstd command -v zstd
     need xz-utils xz command -v xz
     need tmux tmux command -v tmux
-    need iperf3 iperf3 command -v iperf3
     need openssh-server openssh-server test -x /usr/sbin/sshd
     need fish fish command -v fish
     need tcsh tcsh command -v tcsh

@@ -23,8 +23,7 @@ import sys
 import threading
 import time
 from array import array
-from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 
 DEVICE = "nc-load"
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
@@ -89,7 +88,6 @@ def _lines(silence_s: float) -> Iterator[bytes]:
 class _End:
     def __init__(self) -> None:
         self._ports: Mapping[str, int] = {}
-        self._iperf3: "Optional[subprocess.Popen[str]]" = None
 
     def do_hello(self) -> Result:
         return {"pid": os.getpid(), "cpus": sorted(os.sched_getaffinity(0))}
@@ -148,29 +146,6 @@ class _End:
         for wire in sockets:
             wire.close()
         return {"units": units, "seconds": elapsed_s, "units_in_all": sum(sent)}
-
-    def do_serve_iperf3(self) -> None:
-        """Start a server for one test. It listens when this returns."""
-        words = ("--server", "--one-off", "--bind", ADDRESSES[1], "--forceflush")
-        self._iperf3 = _start_iperf3(*words)
-        assert self._iperf3.stdout is not None
-        if not any("listening" in line for line in iter(self._iperf3.stdout.readline, "")):
-            raise RuntimeError("iperf3: its server does not listen")
-
-    def do_end_iperf3(self) -> None:
-        """Wait for the end of its test."""
-        if self._iperf3 is not None:
-            self._iperf3.communicate()
-
-    def do_iperf3(self, streams: int, seconds: float) -> Result:
-        """Bytes that iperf3's server received over this many connections."""
-        words = ("--client", ADDRESSES[1], "--json", "--time", str(round(seconds)), "--parallel", str(streams))
-        said = _start_iperf3(*words).communicate()[0]
-        try:
-            received = json.loads(said)["end"]["sum_received"]
-        except (ValueError, LookupError):
-            raise RuntimeError("iperf3: {}".format(said.strip()[:200])) from None
-        return {"units": received["bytes"], "seconds": received["seconds"], "units_in_all": received["bytes"]}
 
     def do_round_trips(self, kind: str, seconds: float) -> Result:
         """Send small requests, each when the answer to the last one has arrived."""
@@ -248,22 +223,6 @@ def _connect(port: int, purpose: bytes) -> socket.socket:
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     wire.send(purpose)
     return wire
-
-
-def _start_iperf3(*words: str) -> "subprocess.Popen[str]":
-    """Start iperf3. The kernel kills it together with this process."""
-    ending = partial(_die_with, os.getpid())
-    try:
-        return subprocess.Popen(
-            ["iperf3", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            preexec_fn=ending,
-        )
-    except OSError as error:
-        raise RuntimeError("iperf3 cannot be run: {}".format(error.strerror)) from None
 
 
 # ---- the serving end ----

@@ -7,7 +7,6 @@ writes. Profiles are figures and names. So a user's own are read too, from $XDG_
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -81,11 +80,6 @@ def program_command(module: str, *arguments: str) -> list[str]:
     """
     python = os.environ.get("NETCONSOLE_PYTHON") or SYSTEM_PYTHON
     return [python, "-I", "-c", _START, str(collector_package().parent), module, *arguments]
-
-
-def own_command(module: str, *arguments: str) -> list[str]:
-    """The argument vector that runs ``main(arguments)`` of a module of netconsole, on this interpreter."""
-    return [sys.executable, "-I", "-c", _START, str(PACKAGE.parent), module, *arguments]
 
 
 def measuring_command() -> list[str]:

@@ -56,25 +56,9 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("dropped", "dropped datagrams", {"do": "datagrams", "dropped": True}, "datagram"),
 )
 
-IPERF3: tuple[Workload, ...] = (
-    Workload("iperf3_stream", "iperf3, one stream", {"do": "iperf3", "streams": 1}, "byte"),
-    Workload("iperf3_streams", f"iperf3, {STREAMS} streams", {"do": "iperf3", "streams": STREAMS}, "byte", spread=True),
-)
-"""Used instead of the streams above on request. iperf3 only runs whole seconds."""
-
-
-def with_iperf3() -> tuple[Workload, ...]:
-    """All workloads, with the streams by iperf3."""
-    return (*IPERF3, *(load for load in WORKLOADS if load.unit != "byte"))
-
-
-def stretch_s(workload: Workload, seconds: float) -> float:
-    """How long a stretch of ``seconds`` really takes with this workload."""
-    return max(1.0, round(seconds)) if workload in IPERF3 else seconds
-
 
 def _metrics() -> Iterator[LoadMetric]:
-    for load in (*WORKLOADS, *IPERF3):
+    for load in WORKLOADS:
         if load.unit == "byte":
             yield LoadMetric(f"{load.name}.mb_per_s", load.name, f"{load.title}: throughput", "MB/s", "down")
             yield LoadMetric(f"{load.name}.cpu_ns_per_kb", load.name, f"{load.title}: CPU of both ends", "ns/kB", "up")
@@ -134,12 +118,7 @@ class LoadEnds:
         self._place(workload.spread)
         near, far = self._ends
         used_ns = [int(end.ask({"do": "used"})["cpu_ns"]) for end in self._ends]
-        seconds = stretch_s(workload, seconds)
-        if workload in IPERF3:
-            far.ask({"do": "serve_iperf3"})
         found = near.ask({**workload.command, "seconds": seconds}, seconds)
-        if workload in IPERF3:
-            far.ask({"do": "end_iperf3"})
         spent_ns = sum(int(end.ask({"do": "used"})["cpu_ns"]) for end in (near, far)) - sum(used_ns)
         units = int(found["units"])
         if not units:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import Unable
 from netconsole.calibrate import empty
-from netconsole.calibrate.load import METRICS, WORKLOADS, LoadEnds, Workload, stretch_s
+from netconsole.calibrate.load import METRICS, WORKLOADS, LoadEnds, Workload
 from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.machine import busy_and_all_ms
@@ -73,9 +73,9 @@ def busy_pct(host: AnyHost = THIS_HOST) -> float:
     return 100 * busy / max(1, all_of_it)
 
 
-def duration_s(treatments: int, pairs: int, window_s: float, workloads: Sequence[Workload] = WORKLOADS) -> float:
+def duration_s(treatments: int, pairs: int, window_s: float) -> float:
     """About how long :func:`run` will take."""
-    all_of_them_s = sum(stretch_s(workload, window_s) + 0.12 for workload in workloads)
+    all_of_them_s = (window_s + 0.12) * len(WORKLOADS)
     run_times_s = len(TIMED) * (_RUN_TIMES_S + 0.3)
     each_s = (treatments + 1) * (2 * all_of_them_s + 0.3) + treatments * (run_times_s + 1.0)
     return pairs * each_s + all_of_them_s + 3

@@ -40,9 +40,6 @@ def calibrate(
     output: OutputOption = None,
     replace: ReplaceOption = False,
     force: Annotated[bool, typer.Option("--force", help="Measure even if the host is busy.")] = False,
-    iperf3: Annotated[
-        bool, typer.Option("--iperf3", help="Let iperf3 make the TCP streams. It must be installed; 1 s each or more.")
-    ] = False,
     hosts: HostsOption = None,
 ) -> int:
     """Measure what the probes cost on a host: pairs with and without, with a test load.
@@ -72,17 +69,15 @@ def calibrate(
         require([request for one in treatments for request in one.requests])
     # Late: what measures is not needed to say what is wrong with the command line.
     from netconsole.calibrate import plan, store
-    from netconsole.calibrate.load import WORKLOADS, with_iperf3
     from netconsole.calibrate.summary import entry
     from netconsole.host import reach
 
-    workloads = with_iperf3() if iperf3 else WORKLOADS
-    needed_s = plan.duration_s(len(treatments), pairs, window_s, workloads)
+    needed_s = plan.duration_s(len(treatments), pairs, window_s)
     _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min with two CPUs busy")
     involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
     with approach(host) as way:
         there = enter(way, manifests)
-        outcome = plan.run(treatments, involved, pairs, window_s, _say, force, workloads, there)
+        outcome = plan.run(treatments, involved, pairs, window_s, _say, force, host=there)
         of = reach.describe(there)
     found = store.made((entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments), of)
     _say(f"stored in {safe(store.save(found))}")
