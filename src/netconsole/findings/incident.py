@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Literal, NamedTuple
 
 from netconsole.base import figure
@@ -67,6 +69,13 @@ class Incident:
     """When it was there before, the oldest first."""
     scaled: bool = False
     """Whether total and peak were made of a share of the packets."""
+    kept: bytes = b""
+    """Of one that is over: the samples of :attr:`past`, four bytes each."""
+
+    @property
+    def past(self) -> Sequence[float | None]:
+        """What the row that leads counted a second while it lasted, for ten minutes at most; then the last minute."""
+        return [None if isnan(one) else one for one in array("f", self.kept)] or self.history
 
     @property
     def mark(self) -> str:

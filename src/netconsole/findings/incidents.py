@@ -200,10 +200,7 @@ class Incidents:
                 self._open.remove(one)
             return
         if one.quiet >= one.patience(self._windows):
-            one.ended, one.quiet = True, 0
-            for (family, _), tally in one.tallies.items():
-                for key in tally.rows:
-                    self._windows.forget(family, key)
+            one.end(state, self._windows)
 
 
 def _stands_alone(one: OpenIncident, groups: list[Group]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
+from math import nan
 
 from netconsole.base import figure
 from netconsole.base.timestamps import clock
@@ -106,6 +108,8 @@ class OpenIncident:
     """Nothing was counted for longer than it pauses anyway, but it has not ended yet."""
     is_small: bool = True
     """Nothing of it was ever large enough to be said after one interval."""
+    kept: bytes = b""
+    """Once it has ended: what the row that leads counted a second while it lasted."""
 
     @property
     def group(self) -> Group:
@@ -194,6 +198,21 @@ class OpenIncident:
         own = [tally for tally in self.tallies.values() if tally.cause == self.cause and tally.moves]
         usual = max(own, key=lambda tally: tally.moves, default=None)
         return usual is not None and 0 < usual.quiet <= LATER_READ
+
+    def end(self, state: State, windows: Windows) -> None:
+        """It is over: what its rows do now is of another one. Their history may go: that of the leading one is kept."""
+        self.ended, self.quiet = True, 0
+        family, key = self.lead.family, self.lead.evidence.key
+        window = windows.of(family).get(key) if family is not None else None
+        table = state.probes[family.probe].tables.get(family.table) if family is not None and window else None
+        if family is not None and window is not None and table is not None:
+            quiet = table.timeline.tick - window.moves[-1].tick
+            lasted = round((self.last_ns - self.since_ns) / 1e9 / interval_s(state, family.probe))
+            past = table.history(key, family.value, lasted + quiet)
+            self.kept = array("f", [nan if one is None else one for one in past[: len(past) - quiet]]).tobytes()
+        for (family, _), tally in self.tallies.items():
+            for key in tally.rows:
+                windows.forget(family, key)
 
     def rest(self, windows: Windows) -> None:
         """Take note that nothing of it was counted in this interval."""
@@ -295,6 +314,7 @@ class OpenIncident:
             next=tuple(dict.fromkeys(match.next for match in ordered if match.next)),
             commands=tuple(dict.fromkeys(command for match in ordered for command in match.commands)),
             history=lead.history,
+            kept=self.kept,
             place=dict(self.place),
             still_since_ns=self.last_ns if self.still and not self.ended and blind is None else None,
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from array import array
+from dataclasses import replace
 
 from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import load_all
 from netconsole.telemetry import frames
+from netconsole.telemetry.series import SAMPLES
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
@@ -84,7 +87,7 @@ def test_a_row_that_is_gone_still_shows_what_it_was() -> None:
     gone = LINK
     one = incident(
         evidence=(Evidence("table", gone.probe, gone.name, gone.key),), total=339, peak=50.0, unit="packets",
-        ended_ns=incident().since_ns + 22 * 10**9, history=(0.0, 50.0, 20.0),
+        ended_ns=incident().since_ns + 3 * 10**9, history=(0.0, 50.0, 20.0),
     )  # fmt: skip
     stream = Stream(State())
     stream.hello()
@@ -93,3 +96,8 @@ def test_a_row_that_is_gone_still_shows_what_it_was() -> None:
     page = "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, gone, 100))
     assert "this row is gone" in page and "339 packets · peak 50/s" in page
     assert f"begins {clock(one.since_ns)} … ends {clock(one.ended_ns or 0)}" in page
+    end_ns = one.since_ns + 1000 * 10**9
+    longer = replace(one, ended_ns=end_ns, kept=array("f", [50.0] * SAMPLES).tobytes())
+    scene = Scene(stream.state, MANIFESTS, PROFILE, Connection("live"), log=(longer,))
+    page = "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, gone, 100))
+    assert f"{clock(end_ns - 600 * 10**9)} … ends {clock(end_ns)}" in page

@@ -9,12 +9,13 @@ from netconsole.findings.incidents import Incidents
 from netconsole.findings.of_rules import HISTORY
 from netconsole.findings.rules import commands
 from netconsole.findings.share import RECEIVED, SENT, Packets, passing
-from netconsole.findings.windows import LONG, SHORT
+from netconsole.findings.windows import LONG, PAUSE, SHORT
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import FindingSpec
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
+from netconsole.telemetry.series import SAMPLES
 from netconsole.telemetry.state import State
 from tests.unit.telemetry.test_state import SECOND, Stream
 
@@ -484,3 +485,19 @@ def test_what_comes_for_a_connection_that_was_reset_is_no_closed_port(
         stream.end()
         said = findings.update(stream.state)
     assert [one.cause for one in said] == causes
+
+
+@pytest.mark.parametrize("seconds", [300, 700])
+def test_what_is_over_keeps_all_that_it_was(stream: Stream, seconds: int) -> None:
+    """Ten minutes at most, up to its end: the history of its row goes on, and may be given up for another one's."""
+    findings = Incidents({"link_rates": catalogue.shipped("link_rates")})
+    for number in range(20 + seconds + 40):
+        moving = 20 <= number < 20 + seconds
+        links(stream, {}, {"qdisc_drops": 400 + number} if moving else {"qdisc_drops": 0})
+        stream.end()
+        found = findings.update(stream.state)
+    (one,) = found
+    assert one.ended_ns is not None
+    kept = min(seconds, SAMPLES - PAUSE)  # of the last ten minutes when it was seen to be over
+    assert one.past == [float(400 + number) for number in range(20, 20 + seconds)][-kept:]
+    assert len(one.kept) == 4 * kept, "bytes, of each of a thousand incidents"

@@ -25,6 +25,8 @@ from netconsole.tui.widgets.spark import chart, condense
 
 CHART_LINES = 6
 HISTOGRAM_LINES = 14
+TOLERANCE_NS = 3_000_000_000
+"""Intervals are not equally long: a chart that begins so much later than its incident has its beginning."""
 MAX_EPISODES = 10
 """Of what came again, the newest that are listed."""
 _INDENT = "  "
@@ -154,10 +156,12 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
         yield []
         yield [(f"{_INDENT}this row is gone: it counted nothing in the last ten intervals", "look")]
         for one in advice.incidents(scene, subject)[:1]:
-            if one.history and one.ended_ns is not None:
+            if one.past and one.ended_ns is not None:
                 yield []
-                ends = f"begins {clock(one.since_ns)}", f"ends {clock(one.ended_ns)}"
-                yield from _chart(one.history, 0, width, "as it was, per second", "", ends)
+                first_ns = one.ended_ns - len(one.past) * scene.state.sources[state.source].usual_interval_ns
+                is_whole = first_ns <= one.since_ns + TOLERANCE_NS
+                ends = f"begins {clock(one.since_ns)}" if is_whole else clock(first_ns), f"ends {clock(one.ended_ns)}"
+                yield from _chart(one.past, 0, width, "as it was, per second", "", ends)
         return
     yield [(f"{_INDENT}{'first seen':<14}", "dim"), (events.clock(row.first_seen_ns)[:8], "")]
     yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
