@@ -17,7 +17,7 @@ from netconsole.findings.rules import (
 )
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.probes.polarity import polarity
-from netconsole.snapshot.document import MEASURED, HistogramData, IncidentData, ProbeData, Snapshot, seconds
+from netconsole.snapshot.document import MEASURED, IncidentData, ProbeData, Snapshot, seconds
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 
 MAX_SHOWN = 20
@@ -111,7 +111,7 @@ def _histogram_rule(
     data = probe.histograms.get(rule.table)
     percent, span_s = rule.percentile, seconds(snapshot, name)
     for position, part in enumerate((data.by or [data]) if data else ()):
-        value = value_at(part, percent)
+        value = part.percentile(percent)
         if value is None or value <= rule.over or part.count < MIN_SAMPLES or not fits(rule, part.labels):
             continue
         per_s = part.count / span_s if span_s else None
@@ -127,16 +127,3 @@ def _by_sense(name: str, probe: ProbeData, snapshot: Snapshot) -> Iterator[Highl
             per_s = data.total / span_s if span_s else None
             text = f"{name}: {counter} {figure.rate(per_s, data.unit)}"
             yield Highlight("!", name, text, "", per_s or 0.0)
-
-
-def value_at(data: HistogramData, percent: float) -> float | None:
-    """The value below which ``percent`` of the samples lie, at mid-bucket and within min and max; None when empty."""
-    total = sum(count for _, _, count in data.buckets)
-    seen = 0
-    for low, high, count in data.buckets:
-        seen += count
-        if count and seen >= max(1.0, total * percent / 100):
-            value = (low + high) / 2
-            value = value if data.min is None else max(value, data.min)
-            return value if data.max is None else min(value, data.max)
-    return None

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from netconsole.base import figure
-from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.knobs import filters_text
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import TIME_UNITS
@@ -269,13 +268,13 @@ def _cells(
 
 
 def _histogram(name: str, data: HistogramData) -> Iterator[ReportBlock]:
-    parts = sorted(data.by or [data], key=lambda part: -(value_at(part, 99) or 0.0))
+    parts = sorted(data.by or [data], key=lambda part: -(part.percentile(99) or 0.0))
     parts = [part for part in parts if part.count]
     labels = list(dict.fromkeys(label for part in parts for label in part.labels))
     rows = []
     for part in parts[:MAX_ROWS]:
         unit = part.unit or data.unit
-        figures = [value_at(part, percent) for percent in (50, 90, 99, 99.9)]
+        figures = [part.percentile(percent) for percent in (50, 90, 99, 99.9)]
         mean = part.sum / part.count if part.sum is not None else None
         rows.append(
             [_text(part.labels.get(label)) for label in labels]
@@ -289,7 +288,7 @@ def _histogram(name: str, data: HistogramData) -> Iterator[ReportBlock]:
     yield TextTable(head, rows, frozenset(range(len(labels), len(head))), max(0, len(parts) - MAX_ROWS))
     for part in parts[:MAX_HISTOGRAMS]:
         where = ", ".join(f"{label} {_text(value)}" for label, value in part.labels.items())
-        marks = {f"p{percent}": value for percent in (50, 90, 99) if (value := value_at(part, percent)) is not None}
+        marks = {f"p{percent}": value for percent in (50, 90, 99) if (value := part.percentile(percent)) is not None}
         yield Bars(f"{name} {where}".strip(), part.unit or data.unit, part.buckets, marks)
 
 

@@ -17,6 +17,7 @@ from netconsole.base.fact_keys import FactData
 from netconsole.ping.breakdown import Breakdown
 from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import ProbeStatus
+from netconsole.telemetry.histogram import value_below
 
 SCHEMA = "netconsole.snapshot/1"
 FORMATS = ("json", "md", "html")
@@ -97,6 +98,10 @@ class HistogramData(msgspec.Struct, frozen=True):
             if not end <= low < high:
                 raise ValueError("buckets must ascend and not overlap")
             end = high
+
+    def percentile(self, percent: float) -> float | None:
+        """The value below which ``percent`` of the samples lie; None when empty."""
+        return value_below([((low + high) / 2, n) for low, high, n in self.buckets], percent, self.min, self.max)
 
 
 class ColumnData(msgspec.Struct, frozen=True):

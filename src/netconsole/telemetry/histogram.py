@@ -5,7 +5,7 @@ The middle of a bucket stands for its values. The error is half the bucket's wid
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from netconsole.telemetry.frames import Buckets
 
@@ -31,23 +31,23 @@ def bounds(bucket: int) -> tuple[int, int]:
 
 def percentile(histogram: Buckets, percent: float) -> float | None:
     """The value below which ``percent`` of the samples lie: a mid-bucket within min and max; None when empty."""
-    counted = sum(n for _, n in histogram.buckets)
-    if counted == 0:
-        return None
-    rank = max(1.0, counted * percent / 100)
+    middles = [((sum(bounds(bucket)) - 1) / 2, n) for bucket, n in sorted(histogram.buckets)]
+    return value_below(middles, percent, histogram.min, histogram.max)
+
+
+def value_below(
+    middles: Sequence[tuple[float, int]], percent: float, least: float | None, most: float | None
+) -> float | None:
+    """The same of the middles of buckets in order, and how many are in each."""
+    counted = sum(n for _, n in middles)
+    rank = min(float(counted), max(1.0, counted * percent / 100))
     seen = 0
-    value = 0.0
-    for bucket, n in sorted(histogram.buckets):
+    for value, n in middles:
         seen += n
-        low, high = bounds(bucket)
-        value = (low + high - 1) / 2
-        if seen >= rank:
-            break
-    if histogram.min is not None:
-        value = max(value, histogram.min)
-    if histogram.max is not None:
-        value = min(value, histogram.max)
-    return value
+        if n and seen >= rank:
+            value = value if least is None else max(value, least)
+            return value if most is None else min(value, most)
+    return None
 
 
 def add(histograms: Iterable[Buckets]) -> Buckets:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from netconsole.findings.of_snapshot import MAX_SHOWN, Highlight, standing_out, value_at
+from netconsole.findings.of_snapshot import MAX_SHOWN, Highlight, standing_out
 from netconsole.findings.past import MIN_SAMPLES
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
@@ -216,7 +216,7 @@ def test_a_percentile_is_the_middle_of_its_bucket(percent: float, value: float) 
     """Of 100 samples, 98 lie between 0 and 2, one at 11 and one at 21; between them is a bucket without any."""
     buckets = [(-2.0, 0.0, 0), (0.0, 2.0, 98), (2.0, 10.0, 0), (10.0, 12.0, 1), (20.0, 22.0, 1)]
     data = HistogramData(count=100, buckets=buckets)
-    assert value_at(data, percent) == value
+    assert data.percentile(percent) == value
     within = msgspec.structs.replace(data, min=1.5, max=15.0)
-    assert value_at(within, percent) == min(15.0, max(1.5, value))
-    assert value_at(HistogramData(buckets=[(0.0, 1.0, 0)]), percent) is None
+    assert within.percentile(percent) == min(15.0, max(1.5, value))
+    assert HistogramData(buckets=[(0.0, 1.0, 0)]).percentile(percent) is None

@@ -18,7 +18,6 @@ from markdown_it import MarkdownIt
 
 from netconsole.base.figure import safe
 from netconsole.compare.compare import compare
-from netconsole.findings.of_snapshot import value_at
 from netconsole.probes.catalogue import load_all
 from netconsole.report import Document, of_comparison, of_snapshot, ticket, to_html, to_markdown, to_text
 from netconsole.report.blocks import (
@@ -300,8 +299,8 @@ def test_the_budget_for_each_packet_is_held_against_what_each_took() -> None:
 def test_no_percentile_lies_beyond_the_longest_or_the_shortest() -> None:
     buckets = [(60.0, 70.0, 99)]
     data = HistogramData(unit="ms", count=99, sum=6300.0, min=66.0, max=68.0, buckets=buckets)
-    assert value_at(data, 50) == 66.0
-    assert value_at(msgspec.structs.replace(data, min=None, max=63.9), 99.9) == 63.9
+    assert data.percentile(50) == 66.0
+    assert msgspec.structs.replace(data, min=None, max=63.9).percentile(99.9) == 63.9
 
 
 def test_a_quiet_run_says_what_was_looked_at() -> None:
