@@ -12,7 +12,7 @@ from netconsole.snapshot.document import HostData
 SCHEMA = "netconsole.calibration/1"
 
 
-class Span(msgspec.Struct, frozen=True):
+class Bounds(msgspec.Struct, frozen=True):
     """A figure and its confidence interval."""
 
     value: float
@@ -28,7 +28,7 @@ class LoadChange(msgspec.Struct, frozen=True):
     unit: str
     before: float
     during: float
-    change_pct: Span
+    change_pct: Bounds
     floor_pct: float
     verdict: LoadVerdict
 
@@ -50,7 +50,7 @@ class InKernel(msgspec.Struct, frozen=True):
     title: str
     unit: str
     runs: float
-    ns: Span
+    ns: Bounds
 
 
 class PerCount(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from netconsole.base.timestamps import utc
 from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, mean_interval, verdict
 from netconsole.calibrate.load import METRICS, WORKLOADS
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
-from netconsole.calibrate.result import Entry, InKernel, LoadChange, PerCount, ProgramTime, Span, ToolUse
+from netconsole.calibrate.result import Bounds, Entry, InKernel, LoadChange, PerCount, ProgramTime, ToolUse
 from netconsole.calibrate.tool import ProgramRuns
 from netconsole.probes.manifest import Manifest
 
@@ -143,5 +143,5 @@ def _tool(measured: Measured, nothing: Measured) -> ToolUse:
     )
 
 
-def _span(interval: Interval) -> Span:
-    return Span(interval.value, interval.low, interval.high)
+def _span(interval: Interval) -> Bounds:
+    return Bounds(interval.value, interval.low, interval.high)

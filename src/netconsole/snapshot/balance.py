@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from netconsole.probes.knobs import FILTERS, filters_set
-from netconsole.snapshot.document import BalanceData, ProbeData
+from netconsole.snapshot.document import BalanceData
 from netconsole.telemetry.frames import Scalar
+from netconsole.telemetry.span import Span
 from netconsole.telemetry.state import State
 from netconsole_collector.probe import drop_filter
 
@@ -160,25 +161,18 @@ def filters_of(state: State) -> dict[str, Scalar]:
     return filters_set(drops.knobs) if drops is not None else {}
 
 
-def balance(
-    probes: Mapping[str, ProbeData],
-    filters: Mapping[str, Scalar] | None = None,
-    earlier: ProbeData | None = None,
-) -> list[BalanceData]:
-    """The balance of a snapshot. Where kernel_drops counts without rows (mode counters), nothing can be said.
+def balance(span: Span, earlier: Span | None = None) -> list[BalanceData]:
+    """The balance of a stretch of time. Where kernel_drops counts without rows (mode counters), nothing can be said.
 
     ``earlier``: kernel_drops from one interval before the begin.
     """
-    drops = probes.get(SEEN_BY)
+    drops = span.state.probes.get(SEEN_BY)
     if drops is not None and drops.mode == "counters":
         return []
-    longest = probes if earlier is None else {**probes, SEEN_BY: earlier}
-    return balance_of(
-        lambda probe, table: _rows(probes, probe, table),
-        filters,
-        longest[SEEN_BY].ledger if SEEN_BY in longest else None,
-        None if earlier is None else lambda probe, table: _rows(longest, probe, table),
-    )
+    if earlier is None:
+        return balance_of(span.rows, filters_of(span.state), span.ledger(SEEN_BY))
+    longest = Span(span.state, {**span.marks, **earlier.marks})
+    return balance_of(span.rows, filters_of(span.state), longest.ledger(SEEN_BY), longest.rows)
 
 
 def balance_of(
@@ -330,8 +324,3 @@ def _sums(pairs: Iterable[tuple[StagePlace, Any]]) -> Counter[StagePlace]:
         if isinstance(value, int):
             sums[place] += value
     return sums
-
-
-def _rows(probes: Mapping[str, ProbeData], probe: str, table: str) -> list[dict[str, Any]]:
-    data = probes.get(probe)
-    return data.tables.get(table, []) if data is not None else []

@@ -16,7 +16,7 @@ from netconsole.host.identity import describe
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import is_host_wide, said
-from netconsole.snapshot.balance import SEEN_BY, balance, filters_of
+from netconsole.snapshot.balance import SEEN_BY, balance
 from netconsole.snapshot.document import (
     MEASURED,
     SCHEMA,
@@ -26,21 +26,11 @@ from netconsole.snapshot.document import (
     ProfileData,
     Snapshot,
 )
-from netconsole.snapshot.of_probe import (
-    COLLECTOR_RESTARTED,
-    NOTHING,
-    SOURCE_RESTARTED,
-    ProbeTotals,
-    has_gone_back,
-    ledger_since,
-    probe_data,
-    probe_totals,
-    tables_since,
-    totals_before,
-)
+from netconsole.snapshot.of_probe import COLLECTOR_RESTARTED, SOURCE_RESTARTED, probe_data
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.session import LineState
 from netconsole.telemetry.source import SourceState
+from netconsole.telemetry.span import NOTHING, ProbeTotals, Span, has_gone_back, probe_totals, totals_before
 from netconsole.telemetry.state import ProbeState, State
 
 
@@ -99,8 +89,8 @@ def build(
     duration_ns = max(0, mono_ns - since.mono_ns)
     is_new = state.collector.restarts != since.restarts
     probes = {}
-    seen: dict[str, ProbeData] = {}
-    earlier: ProbeData | None = None
+    marks: dict[str, ProbeTotals] = {}
+    earlier: Span | None = None
     for name, probe in state.probes.items():
         fresh = COLLECTOR_RESTARTED if is_new and probe.source == "collector" else None
         start = since.probes.get(name, NOTHING)
@@ -111,10 +101,9 @@ def build(
         until_ns = None if probe.measuring or span_ns <= 0 else probe.cost.read_mono_ns
         until = None if until_ns is None else utc((wall_ns - (mono_ns - until_ns)) / 1e9)
         probes[name] = probe_data(probe, manifests.get(name), start, span_ns, fresh, until)
-        if name == SEEN_BY:  # also what it saw before it was detached
-            seen[name] = _seen(probe, start)
-            if fresh is None and since.seen_before is not None:
-                earlier = _seen(probe, since.seen_before)
+        marks[name] = start
+        if name == SEEN_BY and fresh is None and since.seen_before is not None:
+            earlier = Span(state, {SEEN_BY: since.seen_before})
     return Snapshot(
         schema=SCHEMA,
         created=utc(wall_ns / 1e9 if wall_ns else None),
@@ -126,7 +115,7 @@ def build(
         note=note,
         probes=probes,
         incidents=None if incidents is None else [_timed(one, wall_ns) for one in incidents],
-        balance=balance({**probes, **seen}, filters_of(state), earlier),
+        balance=balance(Span(state, marks), earlier),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),
@@ -137,11 +126,6 @@ def _profile(profile: Profile, manifests: Mapping[str, Manifest], probes: Mappin
     measured = [name for name, probe in probes.items() if probe.status in MEASURED]
     wide = [name for name in measured if name in manifests and is_host_wide(profile, manifests[name])]
     return ProfileData(profile.name, profile.budget.as_dict(), said(profile), wide)
-
-
-def _seen(drops: ProbeState, start: ProbeTotals) -> ProbeData:
-    tables, ledger = tables_since(drops, start), ledger_since(drops, start)
-    return ProbeData(status=drops.status, mode=drops.mode, tables=tables, ledger=ledger)
 
 
 def _far_clock(line: LineState | None) -> dict[str, int | None]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from netconsole.probes.knobs import filters_set
@@ -20,8 +19,9 @@ from netconsole.snapshot.document import (
 from netconsole.telemetry import histogram
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.ledger import UNSEEN
+from netconsole.telemetry.span import ProbeTotals, figures_since, ledger_since, rows_since
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import HistogramsState, RowKey, RowState, TableState
+from netconsole.telemetry.tables import HistogramsState, TableState
 
 NEVER_SETTLED = "the probe was not attached in time"
 COLLECTOR_RESTARTED = "the collector was lost and started again: nobody watched meanwhile"
@@ -31,68 +31,6 @@ MAX_PARTS = 20
 HISTORY_AGREES = 2.0
 """A row's history that is off its count by more than this factor is left out: the state forgets that of idle rows.
 Intervals are not all equally long, so that it is never quite its count."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeTotals:
-    """What a probe had counted at a moment."""
-
-    counters: Mapping[str, int]
-    rows: Mapping[tuple[str, RowKey], Mapping[str, int]]
-    histograms: Mapping[tuple[str, RowKey], Buckets]
-    programs: Mapping[str, tuple[int, int, int]]
-    elapsed_ns: int
-    read_mono_ns: int | None
-    events: Mapping[str, int]
-    ledger: Mapping[str, int]
-    arrived: int
-    tick: int = 0
-
-
-NOTHING = ProbeTotals({}, {}, {}, {}, 0, None, {}, {}, 0)
-"""At its first frame."""
-
-
-def probe_totals(probe: ProbeState) -> ProbeTotals:
-    """The totals of a probe now."""
-    return ProbeTotals(
-        {name: counter.count.total for name, counter in probe.counters.items()},
-        {
-            (table.name, key): {name: count.total for name, count in row.counts.items()}
-            for table in probe.tables.values()
-            for key, row in table.rows.items()
-        },
-        {(group.name, key): row.total for group in probe.histograms.values() for key, row in group.rows.items()},
-        probe.cost.sums(),
-        probe.cost.elapsed_ns,
-        probe.cost.read_mono_ns,
-        {name: count.total for name, count in probe.cost.events.items()},
-        {name: count.total for name, count in probe.cost.ledger.items()},
-        probe.events_arrived,
-        probe.timeline.tick,
-    )
-
-
-def totals_before(probe: ProbeState) -> ProbeTotals:
-    """The totals when its last interval began, of its rows and its ledger."""
-    now = probe_totals(probe)
-    rows = dict(now.rows)
-    ledger = {name: count.total - count.delta for name, count in probe.cost.ledger.items()}
-    for table in probe.tables.values():
-        for row in table.moving():
-            rows[table.name, row.key] = {name: one.total - (one.delta or 0) for name, one in row.counts.items()}
-    return replace(now, rows=rows, ledger=ledger)
-
-
-def tables_since(probe: ProbeState, start: ProbeTotals) -> dict[str, list[dict[str, SnapshotValue]]]:
-    """The rows of its tables that have counted something since ``start``."""
-    return {table.name: _rows(table, start) for table in probe.tables.values()}
-
-
-def ledger_since(probe: ProbeState, start: ProbeTotals) -> dict[str, int]:
-    """What its ledger has grown by since ``start``."""
-    grown = {name: count.total - start.ledger.get(name, 0) for name, count in probe.cost.ledger.items()}
-    return {name: value for name, value in grown.items() if value}
 
 
 def probe_data(
@@ -134,7 +72,7 @@ def probe_data(
             )
             for name, counter in probe.counters.items()
         },
-        tables=tables_since(probe, start),
+        tables={table.name: figures_since(table, start) for table in probe.tables.values()},
         columns={table.name: _columns(table, manifest) for table in probe.tables.values()},
         histograms={group.name: _histogram(group, manifest, start) for group in probe.histograms.values()},
         events=_events(probe, start),
@@ -148,11 +86,6 @@ def probe_data(
     )
 
 
-def has_gone_back(probe: ProbeState, start: ProbeTotals) -> bool:
-    """Whether a counter is lower than at the start: then the probe was loaded again, and counts from 0."""
-    return any(counter.count.total < start.counters.get(name, 0) for name, counter in probe.counters.items())
-
-
 def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int, probes_ns: int) -> Counter:
     spec = manifest.counters.get(name) if manifest else None
     return Counter(
@@ -162,19 +95,6 @@ def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int,
         worse=spec.worse if spec else None,
         duration_s=None if duration_ns == probes_ns else round(duration_ns / 1e9, 6),
     )
-
-
-def _rows(table: TableState, start: ProbeTotals) -> list[dict[str, SnapshotValue]]:
-    return [{**row.labels, **counts, **row.gauges} for row, counts in _moved(table, start)]
-
-
-def _moved(table: TableState, start: ProbeTotals) -> Iterator[tuple[RowState, dict[str, int]]]:
-    """The rows that a snapshot holds, with their counts since the start."""
-    for key, row in table.rows.items():
-        before = start.rows.get((table.name, key), {})
-        counts = {name: histogram.since(count.total, before.get(name, 0)) for name, count in row.counts.items()}
-        if any(counts.values()) or row.gauges:
-            yield row, counts
 
 
 def _columns(table: TableState, manifest: Manifest | None) -> TableColumns:
@@ -257,7 +177,7 @@ def _row_history(
                     _parts(
                         table.history(row.key, column.name, intervals), counts.get(column.name, 0), duration_ns / 1e9
                     )
-                    for row, counts in _moved(table, start)
+                    for row, counts in rows_since(table, start)
                 ]
                 if any(rows):
                     found[f"{table.name}.{column.name}"] = rows
@@ -270,7 +190,7 @@ def _row_errors(probe: ProbeState, manifest: Manifest | None, start: ProbeTotals
     for table in probe.tables.values():
         spec = manifest.tables.get(table.name) if manifest else None
         for column in spec.value if spec else ():
-            errors = [row.error(column.name) for row, _ in _moved(table, start)]
+            errors = [row.error(column.name) for row, _ in rows_since(table, start)]
             if any(errors):
                 found[f"{table.name}.{column.name}"] = errors
     return found

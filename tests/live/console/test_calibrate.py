@@ -17,7 +17,7 @@ import pytest
 
 from netconsole.calibrate import plan
 from netconsole.calibrate.load import END, WORKLOADS, LoadEnds
-from netconsole.calibrate.result import Entry, LoadChange, Span
+from netconsole.calibrate.result import Bounds, Entry, LoadChange
 from netconsole.calibrate.summary import entry
 from netconsole.calibrate.tool import Tool
 from netconsole.probes.catalogue import load
@@ -85,7 +85,7 @@ def test_a_probe_that_wastes_two_microseconds_a_packet_is_found_in_the_kernel(fo
     (in_kernel,) = found["waste"].kernel
     print(in_kernel)
     ns, runs = in_kernel.ns, in_kernel.runs  # of a packet; where others send too, theirs are among them
-    assert_holds_the_waste(Span(ns.value / runs, ns.low / runs, ns.high / runs))
+    assert_holds_the_waste(Bounds(ns.value / runs, ns.low / runs, ns.high / runs))
     per_count = found["waste"].per_count["waste"]
     assert per_count.basis == "run times" and per_count.ns >= WASTE_NS * (1 - WITHIN)
 
@@ -98,10 +98,10 @@ def test_and_in_what_it_takes_from_the_sender(found: dict[str, Entry]) -> None:
     assert change.verdict in (("slower",) if noise_ns(found["waste"]) < WASTE_NS / 2 else ("slower", NONE))
     pct_of = change.change_pct
     low, value, high = (change.before * pct / 100 for pct in (pct_of.low, pct_of.value, pct_of.high))
-    assert_holds_the_waste(Span(value, low, high))
+    assert_holds_the_waste(Bounds(value, low, high))
 
 
-def assert_holds_the_waste(found: Span) -> None:
+def assert_holds_the_waste(found: Bounds) -> None:
     assert found.low <= WASTE_NS * (1 + WITHIN) and found.high >= WASTE_NS * (1 - WITHIN)
 
 
