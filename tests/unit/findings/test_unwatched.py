@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,45 @@ def test_an_incident_goes_on_by_the_counter_and_ends_with_it(watched: Watched) -
         listed = watched.interval((COUNTERS, NO_PORT, 0))
     (told,) = [other for other in listed if other.cause == "nobody-listens"]
     assert told.ended_ns == 105 * SECOND + 5 and told.total == 15_000
+
+
+SOFTNET = "softnet", "cpus", "dropped"
+LINK = {"device": "tap-a", "netns": "red", "qdisc": "fq_codel", "shaper": None, "peer": None, "peer_netns": None}
+
+
+@pytest.mark.parametrize(
+    ("reason", "location", "counter", "labels", "cause"),
+    [
+        ("CPU_BACKLOG", "enqueue_to_backlog", SOFTNET, {"cpu": 1}, "backlog-full"),
+        ("QDISC_DROP", "__dev_queue_xmit", ("link_rates", "links", "qdisc_drops"), LINK, "qdisc-drops"),
+        ("FULL_RING", "tun_net_xmit", ("link_rates", "links", "tx_drops"), LINK, "tap-ring-full"),
+        (
+            "NOT_SPECIFIED",
+            "__dev_forward_skb2",
+            ("link_rates", "links", "tx_drops"),
+            {**LINK, "peer": "tap-b", "peer_netns": "blue"},
+            "peer-refuses",
+        ),
+    ],
+)
+def test_what_a_device_or_a_cpu_counts_itself_goes_on_without_its_probe(
+    watched: Watched, reason: str, location: str, counter: tuple[str, str, str], labels: dict[str, Any], cause: str
+) -> None:
+    """These counters begin incidents, too: one that they join is theirs when nobody watches the places any more."""
+    lost = {**DROP, "device": "tap-a", "netns": "red", "reason": reason, "location": location, "class": "suspicious"}
+    for _ in range(3):
+        (one,) = watched.interval((DROPS, lost, 1000), (counter, labels, 1000))
+    assert (one.cause, one.total) == (cause, 3000), one.sentence
+    stream = watched._stream
+    stream.state.apply(frames.Status(**stream.stamp("kernel_drops"), state="off", mode="summary", why="detached"))
+    for number in range(1, 5):
+        (told,) = [other for other in watched.interval((counter, labels, 4000)) if not other.is_ours]
+        assert (told.number, told.cause, told.total) == (one.number, cause, 3000 + number * 4000), told.sentence
+        assert "4.00k" in told.sentence and "packets/s" in told.sentence
+        assert told.blind_since_ns is None and not told.at_least
+    for _ in range(LEAVES_AFTER):
+        (told,) = [other for other in watched.interval((counter, labels, 0)) if not other.is_ours]
+    assert told.ended_ns == 106 * SECOND + 5 and told.total == 19_000
 
 
 def test_without_a_counter_nobody_knows_whether_it_goes_on(watched: Watched) -> None:
