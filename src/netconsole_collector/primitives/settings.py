@@ -1,15 +1,15 @@
-"""Reads how a network namespace is set up: per-device sysctls, routes and firewall rules, the last two as a hash.
+"""Reads how a network namespace is set up: per-device sysctls; routes, policy rules and firewall rules as a hash.
 
 It is of the namespace of the thread that calls it. What counts or ages (packets of a rule) is left out.
 """
 
-import hashlib
 import os
 import struct
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Tuple
 
-from netconsole_collector.primitives import files
+from netconsole_collector.primitives import files, legacy_firewall, policy_routing
+from netconsole_collector.primitives.digests import Digest, attributes, digest, written
 from netconsole_collector.primitives.netlink import Netlink
 
 SYSCTLS = {
@@ -29,15 +29,11 @@ _NFNETLINK = 12
 _GET_CHAIN, _GET_RULE = 0x0A04, 0x0A07
 """NFNL_SUBSYS_NFTABLES << 8, and NFT_MSG_GETCHAIN and NFT_MSG_GETRULE (include/uapi/linux/netfilter)."""
 _NFGENMSG = struct.Struct("=BBH")
-_ATTRIBUTE = struct.Struct("=HH")
-_TYPE = 0x3FFF
 _CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_POLICY, _CHAIN_TYPE = 1, 3, 4, 5, 7
 _RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
 _EXPRESSION, _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 1, 2
 _COUNTING = (b"counter", b"quota", b"last", b"limit", b"connlimit")
 """Expressions whose attributes move with the packets."""
-
-Digest = Dict[str, Any]
 
 
 def settings() -> Dict[str, Any]:
@@ -46,6 +42,13 @@ def settings() -> Dict[str, Any]:
         "sysctls": {family: _tried(partial(_sysctls, family)) for family in sorted(SYSCTLS)},
         "routes": {family: _tried(partial(_routes, family)) for family in sorted(_ROUTES)},
         "firewall": _tried(_firewall),
+        "firewall_legacy": {
+            family: _tried(partial(legacy_firewall.rules, family)) for family in sorted(legacy_firewall.FAMILIES)
+        },
+        "rules": {family: _tried(partial(policy_routing.rules, family)) for family in sorted(policy_routing.FAMILIES)},
+        "other_routes": {
+            family: _tried(partial(policy_routing.routes, family)) for family in sorted(policy_routing.FAMILIES)
+        },
     }
 
 
@@ -92,7 +95,7 @@ _ROUTES = {"ipv4": (b"route", (4, 5)), "ipv6": (b"ipv6_route", (6, 7))}
 def _routes(family: str) -> Digest:
     name, left_out = _ROUTES[family]
     lines = files.read(b"/proc/thread-self/net/" + name, _MAX_BYTES).splitlines()
-    return _digest(_columns(line, left_out) for line in (lines[1:] if family == "ipv4" else lines))
+    return digest(_columns(line, left_out) for line in (lines[1:] if family == "ipv4" else lines))
 
 
 def _firewall() -> Digest:
@@ -103,49 +106,28 @@ def _firewall() -> Digest:
         rules = [_rule(bytes(body)) for body in netlink.dump(_GET_RULE, _NFGENMSG.pack(0, 0, 0))]
     finally:
         netlink.close()
-    made = _digest([*chains, *rules], in_order=True)
+    made = digest([*chains, *rules], in_order=True)
     made["count"] = len(rules)
     return made
 
 
 def _chain(body: bytes) -> bytes:
     kept = (_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_POLICY, _CHAIN_TYPE)
-    return body[:1] + b"".join(_written(kind, value) for kind, value in _attributes(body, 4) if kind in kept)
+    return body[:1] + b"".join(written(kind, value) for kind, value in attributes(body, 4) if kind in kept)
 
 
 def _rule(body: bytes) -> bytes:
     parts = [body[:1]]
-    for kind, value in _attributes(body, 4):
+    for kind, value in attributes(body, 4):
         if kind in (_RULE_TABLE, _RULE_CHAIN):
-            parts.append(_written(kind, value))
+            parts.append(written(kind, value))
         elif kind == _RULE_EXPRESSIONS:
-            parts += [_expression(one) for of_it, one in _attributes(value, 0) if of_it == _EXPRESSION]
+            parts += [_expression(one) for of_it, one in attributes(value, 0) if of_it == _EXPRESSION]
     return b"".join(parts)
 
 
 def _expression(value: bytes) -> bytes:
-    found = dict(_attributes(value, 0))
+    found = dict(attributes(value, 0))
     name = found.get(_EXPRESSION_NAME, b"").rstrip(b"\0")
     data = b"" if name in _COUNTING else found.get(_EXPRESSION_DATA, b"")
-    return _written(_EXPRESSION_NAME, name) + _written(_EXPRESSION_DATA, data)
-
-
-def _written(kind: int, value: bytes) -> bytes:
-    return struct.pack("=II", kind, len(value)) + value
-
-
-def _attributes(body: bytes, offset: int) -> Iterator[Tuple[int, bytes]]:
-    while offset + _ATTRIBUTE.size <= len(body):
-        length, kind = _ATTRIBUTE.unpack_from(body, offset)
-        if length < _ATTRIBUTE.size or offset + length > len(body):
-            return
-        yield kind & _TYPE, body[offset + _ATTRIBUTE.size : offset + length]
-        offset += (length + 3) & ~3
-
-
-def _digest(parts: Iterable[bytes], in_order: bool = False) -> Digest:
-    listed: List[bytes] = list(parts)
-    made = hashlib.sha256()
-    for part in listed if in_order else sorted(listed):
-        made.update(struct.pack("=I", len(part)) + part)
-    return {"count": len(listed), "hash": made.hexdigest()[:16]}
+    return written(_EXPRESSION_NAME, name) + written(_EXPRESSION_DATA, data)

@@ -17,6 +17,14 @@ _NAMED, _OF_PROCESSES = "/run/netns", "/proc/*/ns/net"
 _MAX_NAMESPACES = 4096
 _MAX_SETTINGS = 256
 """Namespaces whose settings are read: each takes about 5 ms."""
+_HASHED = {
+    "routes": ("/proc/net", "routes"),
+    "other_routes": ("rtnetlink (RTM_GETROUTE)", "routes"),
+    "rules": ("rtnetlink (RTM_GETRULE)", "rules"),
+    "firewall": ("nfnetlink (NFT_MSG_GETRULE)", "rules"),
+    "firewall_legacy": ("IPT_SO_GET_ENTRIES", "rules"),
+}
+"""What is told as a number and a hash: its source, and what is counted. All but ``firewall`` are by family."""
 
 
 def collect(facts: Facts) -> None:
@@ -48,7 +56,7 @@ def collect(facts: Facts) -> None:
 
 
 def settings(facts: Facts) -> None:
-    """Add ``namespace/NAME/…``: sysctls of devices, routes and firewall rules of every network namespace.
+    """Add ``namespace/NAME/…``: sysctls of devices, routes and rules of every network namespace.
 
     Of a device the sysctls that differ from those of ``default``, of ``all`` and ``default`` those that a new namespace
     would not have; of routes and rules how many, and a hash. What has no name is volatile: its inode is of this boot.
@@ -86,15 +94,14 @@ def _settings(facts: Facts, name: str, told: Any, is_host: bool) -> None:
                 facts.put(
                     key("namespace", name, "sysctl", sysctl), str(value), source, volatile=is_namespace_inode(name)
                 )
-    read = {f"routes_{family}": one for family, one in told["routes"].items()}
-    for what, one in {**read, "firewall": told["firewall"]}.items():
-        source = "nfnetlink (NFT_MSG_GETRULE)" if what == "firewall" else "/proc/net"
-        if "why" in one:
-            facts.unknown(key("namespace", name, what), source, str(one["why"]))
-        else:
-            unit = "rules" if what == "firewall" else "routes"
-            text = f"{int(one['count'])} {unit}, hash {one['hash']}"
-            facts.put(key("namespace", name, what), text, source, volatile=is_namespace_inode(name))
+    for kind, (source, unit) in _HASHED.items():
+        read = {kind: told[kind]} if kind == "firewall" else {f"{kind}_{of}": one for of, one in told[kind].items()}
+        for what, one in read.items():
+            if "why" in one:
+                facts.unknown(key("namespace", name, what), source, str(one["why"]))
+            else:
+                text = f"{int(one['count'])} {unit}, hash {one['hash']}"
+                facts.put(key("namespace", name, what), text, source, volatile=is_namespace_inode(name))
 
 
 def _host(facts: Facts) -> int | None:
