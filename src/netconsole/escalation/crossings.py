@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from netconsole.base import figure
-from netconsole.findings.past import MIN_SAMPLES
 from netconsole.findings.rules import fits
+from netconsole.findings.windows import MIN_SAMPLES
 from netconsole.probes.knobs import PROTOCOLS, filters_text, refusal
 from netconsole.profile.escalation_rules import NARROWING, Escalation
 from netconsole.telemetry.frames import Label, Scalar

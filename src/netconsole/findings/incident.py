@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Literal, NamedTuple
 
 from netconsole.base import figure
 from netconsole.base.timestamps import clock, utc
+from netconsole.findings.causes import ANYWHERE
 from netconsole.findings.match import RANK, Evidence, EvidenceKind, Level
 from netconsole.snapshot.document import EvidenceData, IncidentData
 from netconsole.telemetry.frames import Label
@@ -154,3 +156,28 @@ def _all(totals: list[int | None]) -> list[int]:
 def urgency(one: Incident) -> tuple[bool, bool, int, float, int, int]:
     """Sorts incidents: what goes on before what has ended, and the worst first; last what is of netconsole itself."""
     return one.is_ours, one.ended_ns is not None, RANK[one.level], -one.weight, one.since_ns, one.number
+
+
+def once_each(listed: Iterable[Incident], log: Iterable[Incident]) -> list[Incident]:
+    """The incidents of a list, each with its earlier episodes, out of the log. One that came again is left out."""
+    same: dict[object, list[Incident]] = defaultdict(list)
+    for one in log:
+        if one.place is not None:
+            same[_identity(one)].append(one)
+    found = []
+    for one in listed:
+        others = [other for other in same.get(_identity(one), ()) if other.number != one.number]
+        if one.ended_ns is not None and any(other.number > one.number for other in others):
+            continue
+        before = tuple(
+            Episode(other.since_ns, other.ended_ns, other.total, other.at_least)
+            for other in others
+            if other.ended_ns is not None and other.number < one.number
+        )
+        found.append(replace(one, before=before) if before else one)
+    return found
+
+
+def _identity(one: Incident) -> tuple[str, frozenset[tuple[str, Label]]]:
+    """Its cause, and its place as far as that is known."""
+    return one.cause, frozenset((name, value) for name, value in (one.place or {}).items() if value not in ANYWHERE)

@@ -7,7 +7,6 @@ from functools import partial
 
 from netconsole.findings.causes import ANYWHERE
 from netconsole.findings.match import Evidence, Match
-from netconsole.findings.past import MIN_SAMPLES
 from netconsole.findings.rules import (
     commands,
     fits,
@@ -18,7 +17,7 @@ from netconsole.findings.rules import (
     words_of_table,
 )
 from netconsole.findings.share import Packets, passing
-from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Window, Windows
+from netconsole.findings.windows import LONG, MIN_SAMPLES, PAUSE, SHORT, Family, Window, Windows
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS

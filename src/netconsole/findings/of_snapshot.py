@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netconsole.base import figure
-from netconsole.findings.past import MIN_SAMPLES
 from netconsole.findings.rules import (
     fits,
     say,
@@ -15,6 +14,7 @@ from netconsole.findings.rules import (
     words_of_histogram,
     words_of_table,
 )
+from netconsole.findings.windows import MIN_SAMPLES
 from netconsole.probes.manifest import FindingSpec, Manifest
 from netconsole.probes.polarity import polarity
 from netconsole.snapshot.document import MEASURED, IncidentData, ProbeData, Snapshot, seconds

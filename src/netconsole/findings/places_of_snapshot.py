@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from netconsole.base.figure import ABOUT
-from netconsole.findings.drop_places import CountedRow, DropPlace, drop_places, with_incidents
+from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, drop_places, with_incidents
 from netconsole.findings.match import Level
-from netconsole.findings.senders import Senders
 from netconsole.findings.windows import Family
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import DropPlaceData, ProbeData, Snapshot, SnapshotValue, seconds

@@ -1,4 +1,7 @@
-"""What the rows of tables did in the last minute: small losses that last are seen, and totals are exact."""
+"""What the rows of tables did in the last minute: small losses that last are seen, and totals are exact.
+
+A percentile is judged by its own past: what is late on one host is usual on another.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from netconsole.findings.past import is_later, usual
 from netconsole.probes.manifest import FindingSpec, Manifest
+from netconsole.telemetry.histogram import percentile, subtract
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 
@@ -20,6 +23,26 @@ NEW_TIMES = 10.0
 """A row that moves so many times as much as in the minute before is new."""
 MAX_ROWS = 5000
 """Of one value of one table: those beyond are judged by their last interval alone."""
+MIN_SAMPLES = 10
+"""A percentile of fewer samples is not compared with a limit."""
+MIN_PAST = 100
+"""So many samples before the interval are enough to tell what is usual."""
+
+
+def usual(row: HistogramState, percent: float) -> float | None:
+    """The percentile of all samples before this interval; None where there are too few."""
+    past = subtract(row.total, row.delta)
+    return percentile(past, percent) if past.count >= MIN_PAST else None
+
+
+def is_later(row: HistogramState, percent: float, over: float, times: float, before: float | None = None) -> bool:
+    """Whether a percentile of the interval is above ``over``, and so many times what it was ``before``.
+
+    ``before`` is :func:`usual` where it is left out. What is not known is not late.
+    """
+    now = row.percentile(percent, "delta") if row.delta.count >= MIN_SAMPLES else None
+    before = usual(row, percent) if before is None else before
+    return now is not None and before is not None and now > over and now > times * before
 
 
 class Family(NamedTuple):

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netconsole.base import figure
-from netconsole.findings.again import once_each
-from netconsole.findings.incident import Incident, told
+from netconsole.findings.incident import Incident, once_each, told
 from netconsole.telemetry.session import Session
 
 MAX_TOLD = 5

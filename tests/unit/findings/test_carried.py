@@ -7,9 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from netconsole.findings.carried import Carried
 from netconsole.findings.causes import Group, joined
-from netconsole.findings.incidents import Incidents
+from netconsole.findings.incidents import Carried, Incidents
 from netconsole.findings.of_rules import RULE
 from netconsole.findings.saved_log import SavedIncident
 from netconsole.findings.windows import LONG

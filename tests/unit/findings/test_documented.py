@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netconsole.findings import incidents, of_rules, of_state, open_incident, past, saved_log, windows
+from netconsole.findings import incidents, of_rules, of_state, open_incident, saved_log, windows
 from tests.support.documents import Stated, check, each
 
 CONSOLE, PROBES = "use/console.md", "reference/probes.md"
@@ -17,7 +17,7 @@ CONSOLE, PROBES = "use/console.md", "reference/probes.md"
     Stated(incidents.ENDED_SHOWN, 60, CONSOLE, "it stays for a minute"),
     Stated(of_rules.AT_ONCE_FACTOR, 10.0, PROBES, "`over` for `!!`, ten times `over` for `!`"),
     Stated(windows.NEW_TIMES, 10.0, PROBES, "or new: ten times what it was in the minute before"),
-    Stated(past.MIN_SAMPLES, 10, PROBES, "a percentile of the interval, of at least ten samples"),
+    Stated(windows.MIN_SAMPLES, 10, PROBES, "a percentile of the interval, of at least ten samples"),
     Stated(saved_log.MAX_SAVED, 200, "use/recording.md", "up to its beginning (the newest 200 incidents)"),
     Stated(of_state.OVER_BUDGET_AFTER, 10, "design/governor.md", "After ten intervals over the limit the governor"),
 )

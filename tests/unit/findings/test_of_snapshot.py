@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from netconsole.findings.of_snapshot import MAX_SHOWN, Highlight, standing_out
-from netconsole.findings.past import MIN_SAMPLES
+from netconsole.findings.windows import MIN_SAMPLES
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import HistogramData, Snapshot

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from netconsole.findings.senders import Senders
+from netconsole.findings.drop_places import Senders
 
 PLACE = {"location": "here", "device": "eth0"}
 

@@ -6,8 +6,20 @@ from collections import deque
 
 import pytest
 
-from netconsole.findings.past import MIN_PAST, MIN_SAMPLES, is_later, usual
-from netconsole.findings.windows import LONG, NEW_TIMES, SHORT, Family, Move, Window, Windows, interval_s
+from netconsole.findings.windows import (
+    LONG,
+    MIN_PAST,
+    MIN_SAMPLES,
+    NEW_TIMES,
+    SHORT,
+    Family,
+    Move,
+    Window,
+    Windows,
+    interval_s,
+    is_later,
+    usual,
+)
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import add, index

@@ -9,9 +9,8 @@ from functools import partial
 from netconsole.base import figure
 from netconsole.base.figure import ABOUT, AT_LEAST
 from netconsole.base.timestamps import clock
-from netconsole.findings.drop_places import CountedRow, DropPlace, of_state, unwatched, with_incidents
+from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, of_state, unwatched, with_incidents
 from netconsole.findings.match import Level
-from netconsole.findings.senders import Senders
 from netconsole.tui.panes.common.columns import SPARK, TOTAL_COLUMNS, Shown, history, total_text
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.scene.scene import Scene, Subject
