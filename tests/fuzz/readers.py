@@ -26,9 +26,9 @@ from netconsole.recording.reader import Damaged, Recording
 from netconsole.report import RENDERERS, of_comparison, of_ping, of_snapshot, to_html, to_text
 from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file
-from netconsole.sources import qemu
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
+from netconsole_collector.sources import qemu
 from tests.support import ping_logs
 from tests.support.ping import linked
 

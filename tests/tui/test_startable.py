@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from netconsole.probes.catalogue import load_all
-from netconsole.sources import vm_states
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import Capability
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.tui.startable import LOOK_AGAIN_S, SourcesHere, startable
 from netconsole_collector.kernel import modules
 from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.vm_states import VmStates
 
 MANIFESTS = load_all()
 OF_VHOST = {name for name, one in MANIFESTS.items() if one.module == "vhost_net"}
@@ -29,7 +29,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> State:
     """Of a host on which every module is loaded, and Open vSwitch and a VM run."""
     monkeypatch.setattr(modules, "is_loaded", lambda name: True)
     monkeypatch.setattr(OvsFlows, "open", lambda self: None)
-    monkeypatch.setattr(vm_states, "any_vm", lambda: True)
+    monkeypatch.setattr(VmStates, "finds_any", lambda self: True)
     return State()
 
 
@@ -74,7 +74,7 @@ def test_a_source_that_finds_nothing_to_read_is_not_offered(state: State, monkey
 
 def test_the_states_of_vms_are_offered_where_a_vm_runs(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "vm_states" in offered(state)
-    monkeypatch.setattr(vm_states, "any_vm", lambda: False)
+    monkeypatch.setattr(VmStates, "finds_any", lambda self: False)
     assert "vm_states" not in offered(state) and "vm_states" in offered(state, is_far=True)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from netconsole.host.target import MAX_FILE_BYTES, Question
+from netconsole.host.target import Question
 from netconsole_collector.primitives.answers import MESSAGE
+from netconsole_collector.primitives.files import MAX_FILE_BYTES
 from netconsole_collector.primitives.server import FAILED, ITEM
 
 

@@ -18,10 +18,11 @@ from netconsole.base.errors import HostLost
 from netconsole.host.far_answers import BrokenReply, argument, complete, error_of, item_at, messages, text, texts
 from netconsole.host.far_open import FarInside, FarJson, FarNetlink
 from netconsole.host.question_line import QuestionLine
-from netconsole.host.target import MAX_FILE_BYTES, MAX_NAMES, Moment, Opened, Question
+from netconsole.host.target import Opened, Question
 from netconsole_collector.primitives.answers import MAX_ANSWER_BYTES, STATUS
 from netconsole_collector.primitives.changes import DamagedAnswer, KeptAnswers, restored
-from netconsole_collector.primitives.files import FileStatus
+from netconsole_collector.primitives.files import MAX_FILE_BYTES, MAX_NAMES, FileStatus
+from netconsole_collector.primitives.here import Moment
 from netconsole_collector.primitives.server import FAILED, ITEM
 
 _LASTING = frozenset(

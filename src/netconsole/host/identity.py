@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from netconsole.base.netns_labels import is_namespace_inode
-from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
 from netconsole.telemetry.frames import MAX_TEXT, Host
 from netconsole_collector.kernel.cpus import ONLINE, numbers
+from netconsole_collector.primitives.here import HERE
 
 HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
 """As netconsole_collector.names.labels names them."""

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 
 from netconsole.base.errors import HostLost
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
+from netconsole_collector.primitives.here import HERE
 
 STAT = "/proc/stat"
 LEAST_MS = 300

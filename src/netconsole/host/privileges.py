@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from netconsole.base.errors import Unable
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.telemetry.request import ProbeRequest
+from netconsole_collector.primitives.here import HERE
 
 STATUS = "/proc/self/status"
 # include/uapi/linux/capability.h

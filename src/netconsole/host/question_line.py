@@ -21,7 +21,7 @@ import msgspec
 from netconsole.base.errors import UNREADABLE, HostLost, Unable
 from netconsole.base.figure import safe
 from netconsole.far.program import Gone, Launch, ProgramProcess, RunningProgram
-from netconsole.host.target import Moment
+from netconsole_collector.primitives.here import Moment
 from netconsole_collector.primitives.server import HEAD, MAX_MESSAGE_BYTES, VERSION
 
 ANSWER_S = 10.0

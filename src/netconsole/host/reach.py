@@ -10,10 +10,10 @@ from netconsole.far.host import AnyHost
 from netconsole.far.program import Launch, RunningProgram
 from netconsole.host import identity
 from netconsole.host.far_target import FarTarget
-from netconsole.host.here import HERE
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Target
 from netconsole.telemetry.frames import Host
+from netconsole_collector.primitives.here import HERE
 
 _lock = Lock()
 _lines: weakref.WeakKeyDictionary[AnyHost, QuestionLine] = weakref.WeakKeyDictionary()

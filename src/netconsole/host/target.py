@@ -9,24 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from netconsole_collector.primitives.files import FileStatus
+from netconsole_collector.primitives.files import MAX_FILE_BYTES, MAX_NAMES, FileStatus
+from netconsole_collector.primitives.here import Moment
 from netconsole_collector.primitives.netlink import Unasked
-
-MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The most that is read of one file. /proc/net/softnet_stat of 8192 CPUs has 1 MB."""
-MAX_NAMES = 65536
-"""The most entries that are read of one directory. /proc of a large host has about 20 000."""
-
-
-class Moment(NamedTuple):
-    """A moment by CLOCK_MONOTONIC and CLOCK_REALTIME of this machine, and by CLOCK_MONOTONIC of the host. All in ns.
-
-    The first two are related to the far host's clocks by round trips: they are off by half of the shortest, at most.
-    """
-
-    mono_ns: int
-    wall_ns: int
-    there_ns: int
 
 
 class Question(NamedTuple):

@@ -200,6 +200,9 @@ class LiveSession:
             self.say(request.name, _begins(request), request.mode)
             self._supervisor.start()
             return commands.done()
+        if self._process is None and self._phase in ("starting", "live"):  # it is loaded with the others
+            self.say(request.name, _begins(request), request.mode)
+            return commands.done()
         return self._ask_to_load(request, why)
 
     def read_whole(self) -> threading.Event:

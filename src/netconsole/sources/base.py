@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Protocol, TypedDict, runtime_checkable
 
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.telemetry.frames import (
     AnyFrame,
@@ -23,6 +22,7 @@ from netconsole.telemetry.frames import (
     Table,
     Usage,
 )
+from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import Json
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from netconsole.host.target import NetlinkSocket
-from netconsole.sources.netlink import attributes
+from netconsole_collector.sources.netlink_messages import attributes
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 IFF_UP = 1

@@ -9,10 +9,10 @@ from typing import ClassVar
 import psutil
 
 from netconsole.host import machine
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker
 from netconsole.telemetry.frames import AnyFrame, Usage
+from netconsole_collector.primitives.here import HERE
 
 PSS_EVERY = 5
 """Intervals between two readings of PSS. The kernel walks our page tables for it, which takes about 1 ms."""

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from netconsole.base.fact_keys import parts
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.sources.facts import vms
 from netconsole.sources.facts.nics import links_of
 from netconsole.sources.facts.reading import Facts
-from netconsole.sources.netlink import attributes
 from netconsole.sources.ovs.unixctl import Unixctl, UnixctlError, directories, running_vswitchd
 from netconsole.sources.ovs.vswitchd import members_in
+from netconsole_collector.primitives.here import HERE
+from netconsole_collector.sources.netlink_messages import attributes
 
 MAX_WIRES = 4
 """What a set of devices can hold (probes/common/devices.h)."""

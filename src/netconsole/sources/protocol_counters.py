@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 from netconsole.base.protocol_losses import meanings
-from netconsole.host.here import HERE
 from netconsole.host.identity import HOST_NETNS, NAMED_NETNS
 from netconsole.host.target import Question, Target
 from netconsole.sources.base import FrameMaker
 from netconsole.telemetry.frames import AnyFrame, Count
+from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
 
 PAIRED: Final = ("snmp", "netstat")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from netconsole.host.target import NetlinkSocket
-from netconsole.sources.netlink import attributes
+from netconsole_collector.sources.netlink_messages import attributes
 
 NOQUEUE = "noqueue"
 RATED = ("tbf", "htb")

@@ -10,7 +10,6 @@ from typing import TypeAlias, cast
 
 from netconsole.base.errors import HostLost
 from netconsole.base.figure import safe
-from netconsole.host.here import HERE
 from netconsole.host.identity import namespace_names
 from netconsole.host.target import Target
 from netconsole.profile.scope import RunScope
@@ -20,20 +19,17 @@ from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.sources.protocol_counters import ProtocolCounters
-from netconsole.sources.sockets import SocketGroups
-from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, ProbeStatus, Status
 from netconsole.telemetry.request import ProbeRequest
+from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import SourceError
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
     "links": Links,
     "nic": NicCounters,
     "protocol_counters": ProtocolCounters,
-    "sockets": SocketGroups,
     "ovs": OvsFlows,
-    "vms": VmStates,
     "self": OwnCost,
 }
 """By the name that a manifest gives as its source. All others are read by the collector."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from netconsole.host.here import HERE
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.state import State
 from netconsole_collector.compile.refused import NOT_LOADED
 from netconsole_collector.kernel import attach, modules
-from netconsole_collector.sources.base import SourceError
+from netconsole_collector.primitives.here import HERE
+from netconsole_collector.sources.base import KernelSource, SourceError
 from netconsole_collector.sources.known import KNOWN
 
 LOOK_AGAIN_S = 5.0
@@ -65,19 +65,16 @@ def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest]
 
 def _finds(source: str) -> bool:
     """Whether a source finds on this host what it reads."""
-    from netconsole.sources import vm_states
     from netconsole.sources.runner import FACTORIES
 
-    if FACTORIES.get(source) is vm_states.VmStates:  # it opens without any VM: one may start later
-        return vm_states.any_vm()
     one = KNOWN[source]() if source in KNOWN else FACTORIES[source](HERE)
     try:
         one.open()
+        return not isinstance(one, KernelSource) or one.finds_any()
     except SourceError:
         return False
     finally:
         one.close()
-    return True
 
 
 def _lacks(state: State, name: str) -> bool:

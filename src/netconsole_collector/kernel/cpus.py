@@ -27,15 +27,6 @@ def nr_cpu_ids() -> int:
     return max(possible_cpus()) + 1
 
 
-def online_cpus(root: str = "") -> List[int]:
-    """Numbers of the CPUs that are online; empty where they are not known. ``root``: where the file is looked for."""
-    try:
-        with open(root + ONLINE) as file:
-            return numbers(file.read())
-    except (OSError, ValueError):
-        return []
-
-
 def numbers(text: str) -> List[int]:
     """The CPUs of a list such as ``0-3,8``; empty for what is none."""
     try:

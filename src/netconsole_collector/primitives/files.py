@@ -5,6 +5,10 @@ import os
 import re
 from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
 
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""The most that is read of one file. /proc/net/softnet_stat of 8192 CPUs has 1 MB."""
+MAX_NAMES = 65536
+"""The most entries that are read of one directory. /proc of a large host has about 20 000."""
 CHUNK_BYTES = 256 * 1024
 MAX_DESCRIPTORS = 50000
 """Links of /proc/PID/fd that are read to find the owners of sockets: about 0.1 s of CPU."""

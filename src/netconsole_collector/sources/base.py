@@ -44,6 +44,10 @@ class KernelSource:
     def open(self) -> None:
         """Prepare for reading. Raises SourceError."""
 
+    def finds_any(self) -> bool:
+        """Whether there is anything to read now. It is open."""
+        return True
+
     def read(self, reading: SourceReading) -> List[Json]:
         """The bodies of the frames of this interval. Raises SourceError; the next interval tries again."""
         raise NotImplementedError

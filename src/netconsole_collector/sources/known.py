@@ -3,9 +3,11 @@
 from typing import Any, Callable, Dict
 
 from netconsole_collector.sources.base import KernelSource
+from netconsole_collector.sources.sockets import SocketGroups
 from netconsole_collector.sources.softnet import Softnet
+from netconsole_collector.sources.vm_states import VmStates
 
-KNOWN: Dict[str, Callable[[], KernelSource]] = {"softnet": Softnet}
+KNOWN: Dict[str, Callable[[], KernelSource]] = {"sockets": SocketGroups, "softnet": Softnet, "vms": VmStates}
 
 
 def is_source(spec: Dict[str, Any]) -> bool:

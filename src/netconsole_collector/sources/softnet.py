@@ -5,15 +5,13 @@ The figures are exact, and there also where no BPF program can attach. Layout: n
 
 from typing import Iterator, List, Sequence, Tuple
 
-from netconsole_collector.kernel.cpus import MAX_CPUS, online_cpus
-from netconsole_collector.primitives import files
+from netconsole_collector.kernel.cpus import MAX_CPUS, ONLINE, numbers
+from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
 
 SOFTNET = "/proc/net/softnet_stat"
 COUNTS = ("processed", "dropped", "time_squeeze", "received_rps", "flow_limit")
 
-_MAX_BYTES = 4 * 1024 * 1024
-"""Of 8192 CPUs it has 1 MB."""
 _FIELDS = (0, 1, 2, 9, 10)
 _CPU_FIELD = 12
 """Since 5.14 each line ends with backlog length and CPU. Before, the lines are the online CPUs in order."""
@@ -34,10 +32,10 @@ def parse_softnet(text: str, online: Sequence[int] = ()) -> Iterator[Tuple[int, 
 
 
 class Softnet(KernelSource):
-    """See the module. ``root``: files are looked for below it."""
+    """See the module."""
 
-    def __init__(self, root: str = "") -> None:
-        self._root = root
+    def __init__(self, host: Here = HERE) -> None:
+        self._host = host
         self._rows = RowMaker(COUNTS, MAX_CPUS, _WRAPS_AT)
 
     def open(self) -> None:
@@ -47,14 +45,20 @@ class Softnet(KernelSource):
     def read(self, reading: SourceReading) -> List[Json]:
         """One row per CPU."""
         try:
-            found = parse_softnet(self._text(), online_cpus(self._root))
+            found = parse_softnet(self._text(), self._online())
             readings: List[SourceRow] = [({"cpu": cpu}, counts, {}) for cpu, counts in found]
         except ValueError:
             raise SourceError("{}: this version of netconsole cannot read its layout".format(SOFTNET)) from None
         return [reading.table("softnet", "cpus", self._rows.rows(readings))]
 
+    def _online(self) -> List[int]:
+        try:
+            return numbers(self._host.read(ONLINE).decode("ascii", "replace"))
+        except OSError:
+            return []
+
     def _text(self) -> str:
         try:
-            return files.read((self._root + SOFTNET).encode(), _MAX_BYTES).decode("ascii")
+            return self._host.read(SOFTNET).decode("ascii")
         except OSError as error:
             raise SourceError("{}: {}".format(SOFTNET, error.strerror)) from None

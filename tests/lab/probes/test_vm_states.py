@@ -16,13 +16,12 @@ from tests.lab.network.traffic import paused, stopped
 # Reads the whole table at every line of its input, and prints the state of each machine as one line of JSON.
 READER = """
 import json, sys
-from netconsole.sources import base, vm_states
+from netconsole_collector.sources import base, vm_states
 base.FULL_EVERY = 1
-source, make = vm_states.VmStates(), base.FrameMaker()
+source, names = vm_states.VmStates(), ("paused", "stopped")
 for _ in sys.stdin:
-    make.tick()
-    (frame,) = source.read(make)
-    found = {row.labels["vm"]: [name for name in ("paused", "stopped") if row.gauges[name]] for row in frame.rows}
+    (table,) = source.read(base.SourceReading(1))
+    found = {row["labels"]["vm"]: [name for name in names if row["gauges"][name]] for row in table["rows"]}
     print(json.dumps(found), flush=True)
 """
 SLEEP_S = "1"

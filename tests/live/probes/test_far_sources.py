@@ -10,19 +10,19 @@ import pytest
 from netconsole.host import identity, machine
 from netconsole.host.far_target import FarTarget
 from netconsole.host.reach import line_of
+from netconsole.probes.catalogue import shipped
 from netconsole.sources import facts
 from netconsole.sources.base import FrameMaker, Source
 from netconsole.sources.links import Links
 from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.protocol_counters import ProtocolCounters
-from netconsole.sources.sockets import SocketGroups
-from netconsole.sources.vm_states import VmStates
 from netconsole.telemetry.frames import AnyFrame, Row, Table
 from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
 from netconsole_collector.sources.base import FULL_EVERY
 from tests.live.probes.test_nic_counters import DROP_ALL
 from tests.support.far_host import NearHost
+from tests.support.live.collector_driver import PYTHON, Driver, of
 from tests.support.live.network import SEND_FRAMES, run
 
 SOME = 300
@@ -123,9 +123,9 @@ def target(far: Far, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarTarget]:
     ):
         for name in names:
             monkeypatch.setattr(module, name, refuse)
-    monkeypatch.setattr("netconsole.host.here.Netlink", refuse)
-    monkeypatch.setattr("netconsole.host.here.Inside", refuse)
-    monkeypatch.setattr("netconsole.host.here.Exchange", refuse)
+    monkeypatch.setattr("netconsole_collector.primitives.here.Netlink", refuse)
+    monkeypatch.setattr("netconsole_collector.primitives.here.Inside", refuse)
+    monkeypatch.setattr("netconsole_collector.primitives.here.Exchange", refuse)
     made = FarTarget(line_of(far.host))
     yield made
     made.close()
@@ -182,14 +182,14 @@ def test_a_namespace_that_goes_there_is_let_go_at_once(far: Far, target: FarTarg
     links.close()
 
 
-def test_sockets_and_vms_are_those_of_the_far_host(target: FarTarget) -> None:
-    sockets, machines = SocketGroups(target), VmStates(target)
-    sockets.open()
-    machines.open()
-    found = read(sockets, target)["sockets"]
-    assert [(row.labels["port"], row.labels["process"]) for row in found] == [(7654, "ovs-vswitchd/1")] * 2
-    assert [row.labels["vm"] for row in read(machines, target)["machines"]] == ["far-vm"]
-    sockets.close()
+def test_sockets_and_vms_are_those_of_the_far_host(far: Far) -> None:
+    with Driver(PYTHON, "--compiled-elsewhere", before=far.enter) as driver:
+        for name in ("socket_groups", "vm_states"):
+            assert driver.ask(command="load", probe=name, spec=shipped(name).raw, source="").ok
+        driver.interval()
+        sockets, machines = (of(Table, driver.seen, name)[0] for name in ("socket_groups", "vm_states"))
+    assert [(row.labels["port"], row.labels["process"]) for row in sockets.rows] == [(7654, "ovs-vswitchd/1")] * 2
+    assert [row.labels["vm"] for row in machines.rows] == ["far-vm"]
 
 
 def test_protocols_count_in_the_namespaces_of_the_far_host(far: Far, target: FarTarget) -> None:

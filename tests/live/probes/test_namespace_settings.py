@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole.host.here import Here
 from netconsole.sources.facts import namespaces
 from netconsole.sources.facts.reading import Fact, Facts
+from netconsole_collector.primitives.here import Here
 from tests.support.live.network import Namespace
 
 FAMILIES = ("ipv4", "ipv6")

@@ -17,9 +17,9 @@ import pytest
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.links import Links
 from netconsole.sources.own_cost import OwnCost
-from netconsole.sources.sockets import SocketGroups
 from netconsole.telemetry import frames
 from netconsole_collector.sources.base import FULL_EVERY
+from netconsole_collector.sources.sockets import SocketGroups
 from netconsole_collector.sources.softnet import Softnet
 from tests.support.live.measurement import LIMIT_S
 from tests.support.live.network import PYTHON, Namespace, Wire, send_udp
@@ -341,14 +341,13 @@ def test_the_idle_siblings_of_a_dropping_socket_are_seen() -> None:
             one.bind(("127.0.0.1", group[0].getsockname()[1]))
         port = group[0].getsockname()[1]
         source.open()
-        make = FrameMaker()
-        seen = {row.labels["inode"]: row for row in source.read(make)[0].rows if row.labels["port"] == port}  # type: ignore[union-attr]
+        seen = {row.labels["inode"]: row for row in tables_of(source)[0].rows if row.labels["port"] == port}
         assert len(seen) == 3
         assert all(str(row.labels["process"]).endswith(f"/{os.getpid()}") for row in seen.values())
         # One flow: all datagrams are for the same socket, and nobody reads.
         for _ in range(100):
             sender.sendto(b"x" * 700, ("127.0.0.1", port))
-        moved = [row for row in source.read(make)[0].rows if row.labels["port"] == port]  # type: ignore[union-attr]
+        moved = [row for row in tables_of(source)[0].rows if row.labels["port"] == port]
         assert len(moved) == 1
         (full,) = moved
         assert (full.labels["protocol"], full.labels["address"]) == ("udp", "127.0.0.1")

@@ -18,7 +18,6 @@ import pytest
 from netconsole.far.program import Launch
 from netconsole.host import identity, question_line
 from netconsole.host.far_target import FarTarget
-from netconsole.host.here import HERE
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Question, Target
 from netconsole.sources import facts
@@ -26,13 +25,14 @@ from netconsole.sources.base import FrameMaker
 from netconsole.sources.facts.reading import Fact
 from netconsole.sources.link_state import LinkTable
 from netconsole.sources.links import Links
-from netconsole.sources.netlink import NETLINK_SOCK_DIAG, bound_sockets
 from netconsole.sources.runner import FACTORIES
 from netconsole_collector.kernel.cpus import ONLINE
 from netconsole_collector.primitives import allowed
 from netconsole_collector.primitives.changes import PIECE_BYTES, DamagedAnswer, KeptAnswers, changes, restored
+from netconsole_collector.primitives.here import HERE
 from netconsole_collector.primitives.server import FAILED, HEAD, ITEM
 from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, bound_sockets
 from netconsole_collector.sources.softnet import SOFTNET
 from tests.support.far_host import NearHost
 

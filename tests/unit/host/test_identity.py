@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.host import here
-from netconsole.host.here import Here
 from netconsole.host.identity import describe
 from netconsole.telemetry import frames
+from netconsole_collector.primitives import here
+from netconsole_collector.primitives.here import Here
 
 
 def test_a_host_that_says_too_much_of_itself_still_fits_a_frame(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.host import machine
-from netconsole.host.here import Here
+from netconsole_collector.primitives.here import Here
 
 
 def stat(busy: int, idle: int) -> str:

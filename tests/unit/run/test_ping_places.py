@@ -9,13 +9,13 @@ import pytest
 
 from netconsole.base.errors import BadInput, Unable
 from netconsole.far.host import AnyHost
-from netconsole.host.here import HERE as HERE_TARGET
 from netconsole.host.target import Target
 from netconsole.ping.capture import Role
 from netconsole.run import ping_places
 from netconsole.run.ping_places import HERE, best, find_everywhere, read_places
 from netconsole.run.ping_watch import look_around
 from netconsole.sources.ping_ends import HostTables, PortLink, own_macs, read_tables
+from netconsole_collector.primitives.here import HERE as HERE_TARGET
 from tests.support.far_host import NearHost
 
 

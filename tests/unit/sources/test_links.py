@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.host.here import Here
 from netconsole.host.target import InsideNamespace, Question
 from netconsole.sources import link_state
 from netconsole.sources import links as sources_links
@@ -21,6 +20,7 @@ from netconsole.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLink
 from netconsole.sources.namespaces import MAX_NAMESPACES
 from netconsole.sources.qdiscs import Qdisc
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
+from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, Unasked
 from netconsole_collector.sources.base import SourceError
 from tests.support.rtnetlink import attribute, link_message, number, qdisc_message

@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from netconsole.host.here import Here
 from netconsole.host.target import InsideNamespace, Opened
 from netconsole.sources.namespaces import MAX_NAMESPACES, Closable, OpenNamespaces
+from netconsole_collector.primitives.here import Here
 
 NOTHING: InsideNamespace = None  # type: ignore[assignment]
 

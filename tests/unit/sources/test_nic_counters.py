@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from netconsole.base.readers import read_toml
-from netconsole.host.here import Here
 from netconsole.host.target import NetlinkSocket
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.link_state import Link, LinkTable
@@ -19,6 +18,7 @@ from netconsole.sources.nic import counters as nic
 from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.nic.losses import meaning, meanings
 from netconsole.telemetry.frames import Table
+from netconsole_collector.primitives.here import Here
 
 DRIVERS: Any = read_toml(Path(__file__).parents[2] / "support/data/nic-counters.toml")
 SOUNDS_LIKE_A_LOSS = re.compile(

@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from netconsole.host import machine
-from netconsole.host.here import Here
 from netconsole.sources import own_cost
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.own_cost import OwnCost
 from netconsole.telemetry.frames import Table
+from netconsole_collector.primitives.here import Here
 
 
 class Stat:

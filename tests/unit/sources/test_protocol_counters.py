@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.protocol_losses import meanings
-from netconsole.host.here import Here
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.protocol_counters import (
     ProtocolCounters,
@@ -16,6 +15,7 @@ from netconsole.sources.protocol_counters import (
     parse_single,
 )
 from netconsole.telemetry.frames import Table
+from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError
 
 

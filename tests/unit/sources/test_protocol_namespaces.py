@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.host.here import Here
 from netconsole.sources import protocol_counters
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.protocol_counters import MAX_EVERY, SEARCH_EVERY, ProtocolCounters, parse_conntrack
 from netconsole.telemetry.frames import AnyFrame, Cost, Status, Table
+from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError
 
 

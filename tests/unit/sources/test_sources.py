@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import socket
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +10,13 @@ from typing import ClassVar
 
 import pytest
 
-from netconsole.host.here import HERE, Here
-from netconsole.host.target import Moment, Target
+from netconsole.host.target import Target
 from netconsole.sources import runner
 from netconsole.sources.base import FrameMaker
-from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
 from netconsole.sources.runner import SourceRunner
-from netconsole.sources.sockets import groups
 from netconsole.telemetry.frames import AnyFrame, Cost, Row, Status, Table
 from netconsole.telemetry.request import ProbeRequest
+from netconsole_collector.primitives.here import HERE, Here, Moment
 from netconsole_collector.sources.base import SourceError
 
 LIMIT_S = 300.0
@@ -38,38 +34,6 @@ def rows(frames: Sequence[AnyFrame]) -> dict[tuple[object, ...], Row]:
     table = frames[0]
     assert isinstance(table, Table)
     return {tuple(row.labels.values()): row for row in table.rows}
-
-
-def test_sockets_that_have_an_interface_each_share_no_port() -> None:
-    def bound(ifindex: int, inode: int) -> BoundSocket:
-        return BoundSocket("udp", socket.AF_INET, bytes(4), ifindex, 67, inode, 0, 0)
-
-    everywhere, bridge, other, sibling = bound(0, 1), bound(5, 2), bound(6, 3), bound(6, 4)
-    assert groups([everywhere, bridge, other]) == []
-    assert groups([everywhere, bridge, other, sibling]) == [other, sibling]
-
-
-def test_the_interface_of_a_socket_is_read() -> None:
-    netlink = HERE.netlink(NETLINK_SOCK_DIAG)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        try:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
-        except PermissionError:
-            pytest.skip("cannot run here: before 5.7 this needs CAP_NET_RAW")
-        one.bind(("", 0))
-        (found,) = [other for other in bound_sockets(netlink) if other.inode == os.fstat(one.fileno()).st_ino]
-    netlink.close()
-    assert found.ifindex == socket.if_nametoindex("lo")
-
-
-def test_a_descriptor_that_is_closed_meanwhile_hides_no_socket(tmp_path: Path) -> None:
-    descriptors = tmp_path / "proc/42/fd"
-    descriptors.mkdir(parents=True)
-    (tmp_path / "proc/42/comm").write_text("server\n")
-    for number in range(20):  # in whatever order they are listed
-        (descriptors / str(number)).write_text("no link")
-    (descriptors / "20").symlink_to("socket:[777]")
-    assert Here(tmp_path).owners({777}) == {777: "server/42"}
 
 
 class Broken:
@@ -165,16 +129,16 @@ def test_a_source_that_is_added_is_read_from_then_on() -> None:
 
     def deliver(batch: list[AnyFrame]) -> None:
         delivered.extend(batch)
-        if any(isinstance(frame, Table) and frame.probe == "socket_groups" for frame in batch):
+        if any(isinstance(frame, Table) and frame.probe == "link_rates" for frame in batch):
             enough.set()
 
     sources = SourceRunner([ProbeRequest("self_cost", source="self")], 0.01, deliver, itertools.count(1))
     sources.start()
-    sources.add(ProbeRequest("socket_groups", source="sockets"))
+    sources.add(ProbeRequest("link_rates", source="links"))
     assert enough.wait(LIMIT_S)
     sources.close()
     states = [(frame.probe, frame.state) for frame in delivered if isinstance(frame, Status)]
-    assert states == [("self_cost", "attached"), ("socket_groups", "attached")]
+    assert states == [("self_cost", "attached"), ("link_rates", "attached")]
 
 
 class Whole:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.host.here import HERE
 from netconsole.sources.runner import FACTORIES
+from netconsole_collector.primitives.here import HERE
 
 SOURCE = Path(__file__).parents[3] / "src/netconsole"
-READERS = sorted(SOURCE.glob("sources/**/*.py")) + [
-    SOURCE / "host" / name for name in ("identity.py", "machine.py", "privileges.py", "target.py")
-]
+OF_COLLECTOR = SOURCE.with_name("netconsole_collector") / "sources"
+READERS = (
+    sorted(SOURCE.glob("sources/**/*.py"))
+    + sorted(OF_COLLECTOR.glob("[!r]*.py"))
+    + [SOURCE / "host" / name for name in ("identity.py", "machine.py", "privileges.py", "target.py")]
+)
 OF_THIS_MACHINE = {
     "ctypes.CDLL", "fcntl", "glob", "io", "mmap", "multiprocessing", "open", "pathlib", "platform", "select",
     "socket.AF_NETLINK", "socket.create_connection", "socket.if_indextoname", "socket.if_nametoindex",
@@ -44,7 +47,7 @@ def used(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", READERS, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", READERS, ids=lambda path: str(path.relative_to(SOURCE.parent)))
 def test_a_source_opens_nothing_by_itself(path: Path) -> None:
     names = used(path) - OWN.get(path.name, set())
     modules = {name.split(".")[0] for name in names}

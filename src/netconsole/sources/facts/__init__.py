@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 
 from netconsole.base.fact_keys import parts
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.sources.facts import cpu, kernel, memory, namespaces, nics, ovs, tc, vms
 from netconsole.sources.facts.reading import Fact, Facts, reason
+from netconsole_collector.primitives.here import HERE
 
 AREAS: dict[str, Callable[[Facts], None]] = {
     "kernel": kernel.collect,

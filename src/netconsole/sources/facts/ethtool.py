@@ -20,7 +20,7 @@ from pyroute2.netlink.generic.ethtool import ETHTOOL_MSG_RINGS_GET, ethtool_ring
 from netconsole.base.fact_keys import key
 from netconsole.host.target import NetlinkSocket, Question, Target
 from netconsole.sources.facts.reading import Facts, decoded, reason
-from netconsole.sources.netlink import NETLINK_GENERIC, attribute, families, whole
+from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, attribute, families, whole
 
 _GDRVINFO = 0x00000003
 _GRXFHINDIR = 0x00000038

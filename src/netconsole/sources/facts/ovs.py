@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from netconsole.base.fact_keys import key
-from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
 from netconsole.sources.facts.reading import Facts
+from netconsole_collector.primitives.here import HERE
 
 SOCKETS = ("/run/openvswitch/db.sock", "/var/run/openvswitch/db.sock", "/usr/local/var/run/openvswitch/db.sock")
 TIMEOUT_MS = 1000

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from netconsole.base.fact_keys import FactValue
-from netconsole.host.here import HERE
-from netconsole.host.target import MAX_NAMES, Question, Target
+from netconsole.host.target import Question, Target
+from netconsole_collector.primitives.files import MAX_NAMES
+from netconsole_collector.primitives.here import HERE
 
 MAX_FACTS = 50_000
 """200 VMs with 8 queues each have about 15 000 facts."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from netconsole.base.fact_keys import key
 from netconsole.host.target import Question
-from netconsole.sources import qemu
 from netconsole.sources.facts.reading import Facts, decoded, reason
 from netconsole.sources.facts.waiting import waited_pct
+from netconsole_collector.sources import qemu
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
 _STAT_NICE, _STAT_RT_PRIORITY, _STAT_POLICY = 19 - 3, 40 - 3, 41 - 3

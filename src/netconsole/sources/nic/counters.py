@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from netconsole.base import figure
-from netconsole.host.here import HERE
 from netconsole.host.target import NetlinkSocket, Question, Target
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.link_state import LinkTable
 from netconsole.sources.nic.losses import LossMeaning, meaning, of_any_queue
 from netconsole.telemetry.frames import AnyFrame, Label, Mode
+from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import Json, RowMaker, SourceError, SourceRow
 
 NETLINK_ROUTE = 0

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.ovs.netlink import KernelDatapath, OvsNetlink
@@ -27,6 +26,7 @@ from netconsole.sources.ovs.vswitchd import (
     Vswitchd,
 )
 from netconsole.telemetry.frames import AnyFrame, Count, Label, Mode, Scalar
+from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
 
 MAX_DATAPATHS = 64

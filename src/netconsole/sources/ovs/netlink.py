@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
-from netconsole.sources.netlink import NETLINK_GENERIC, attributes, families
+from netconsole_collector.primitives.here import HERE
+from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, attributes, families
 
 DATAPATHS, PORTS = "ovs_datapath", "ovs_vport"
 _CMD_GET = 3

@@ -8,9 +8,9 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netconsole.host.here import HERE
 from netconsole.host.target import Target
 from netconsole_collector.primitives.exchange import MAX_REPLY_BYTES
+from netconsole_collector.primitives.here import HERE
 
 DIRECTORIES = ("/run/openvswitch", "/var/run/openvswitch", "/usr/local/var/run/openvswitch")
 NAMES = ("ovs-vswitchd", "ovs-vswitchd-dpdk")

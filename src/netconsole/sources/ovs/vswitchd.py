@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from netconsole.host.here import HERE
 from netconsole.host.target import Question, Target
 from netconsole.sources.ovs.unixctl import PROGRAM_COMMS, Refused, Unixctl, UnixctlError, running_vswitchd
+from netconsole_collector.primitives.here import HERE
 
 ASK_AGAIN_S = 5.0
 """How long not to ask again when it does not answer, because it is busy."""

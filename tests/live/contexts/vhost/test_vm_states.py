@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.vm_states import VmStates
-from netconsole.telemetry.frames import Row, Table
+from netconsole.telemetry.frames import Row
+from netconsole_collector.sources.vm_states import VmStates
+from tests.support.sources import tables_of
 
 PROGRAM = """
 import sys, time
@@ -29,12 +29,10 @@ def test_its_cpu_time_is_what_the_scheduler_says() -> None:
     command, pipe = ["qemu-system-made", "-c", PROGRAM, "-name", "busy"], subprocess.PIPE
     with subprocess.Popen(command, executable="/usr/bin/python3", stdin=pipe, stdout=pipe, text=True) as one:
         assert one.stdin is not None and one.stdout is not None
-        source, make = VmStates(), FrameMaker()
+        source = VmStates()
 
         def row() -> Row:
-            make.tick()
-            (table,) = source.read(make)
-            assert isinstance(table, Table)
+            (table,) = tables_of(source)
             return next(row for row in table.rows if row.labels["vm"] == "busy")
 
         def scheduled() -> int:

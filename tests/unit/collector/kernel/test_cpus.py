@@ -33,9 +33,5 @@ def test_a_value_has_a_slot_for_each_cpu_that_there_is_and_an_array_for_each_num
         ("", []),
     ],
 )
-def test_the_cpus_that_are_online_are_those_that_linux_can_have(said: str, online: list[int], tmp_path: Path) -> None:
-    file = tmp_path / cpus.ONLINE.lstrip("/")
-    file.parent.mkdir(parents=True)
-    file.write_text(said)
-    assert cpus.online_cpus(str(tmp_path)) == online
-    assert cpus.online_cpus(str(tmp_path / "nowhere")) == []
+def test_the_cpus_of_a_list_are_those_that_linux_can_have(said: str, online: list[int]) -> None:
+    assert cpus.numbers(said) == online

@@ -8,6 +8,7 @@ import pytest
 
 from netconsole.telemetry.frames import Row
 from netconsole_collector.kernel.cpus import ONLINE
+from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError, SourceReading
 from netconsole_collector.sources.softnet import SOFTNET, Softnet, parse_softnet
 from tests.support.sources import SECOND_NS, tables_of
@@ -27,7 +28,7 @@ def rows(softnet: Softnet) -> list[Row]:
 
 def test_a_counter_that_runs_over_is_counted_on(tmp_path: Path) -> None:
     path = below(tmp_path, SOFTNET)
-    softnet = Softnet(str(tmp_path))
+    softnet = Softnet(Here(tmp_path))
     for count, delta in (("fffffff0", 0), ("00000010", 32), ("00000011", 1)):
         path.write_text(f"{count} 00000000 00000000 0 0 0 0 0 0 0 0 0 00000000\n")
         (row,) = rows(softnet)
@@ -47,7 +48,7 @@ def test_two_lines_of_one_cpu_make_no_drops(tmp_path: Path) -> None:
     path = below(tmp_path, SOFTNET)
     lines = [" ".join(f"{one:08x}" for one in (n, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3)) for n in (10, 9)]
     path.write_text("\n".join(lines) + "\n")
-    softnet = Softnet(str(tmp_path))
+    softnet = Softnet(Here(tmp_path))
     for _ in range(2):
         (table,) = tables_of(softnet)
         assert table.omitted == 1
@@ -57,7 +58,7 @@ def test_two_lines_of_one_cpu_make_no_drops(tmp_path: Path) -> None:
 @pytest.mark.proves("softnet", "tables.cpus.{cpu,processed,dropped,time_squeeze,received_rps,flow_limit}")
 def test_each_column_of_softnet_is_what_the_kernel_writes_there(tmp_path: Path) -> None:
     """net/core/net-procfs.c, softnet_seq_show: each line has all counts of a CPU, whose number is the 13th."""
-    softnet = Softnet(str(tmp_path))
+    softnet = Softnet(Here(tmp_path))
     for text in ("1 1 1 0 0 0 0 0 0 1 1 0 5\n", "11 3 4 9 9 9 9 9 9 6 7 9 5\n"):
         below(tmp_path, SOFTNET).write_text(text)
         (row,) = rows(softnet)
@@ -72,13 +73,13 @@ def test_where_the_kernel_names_no_cpu_the_lines_are_those_that_are_online(
 ) -> None:
     below(tmp_path, ONLINE).write_text(f"{online}\n")
     below(tmp_path, SOFTNET).write_text("00000010 00000001 00000002 0 0 0 0 0 0 00000003\n" * len(cpus))
-    softnet = Softnet(str(tmp_path))
+    softnet = Softnet(Here(tmp_path))
     assert [row.labels["cpu"] for row in rows(softnet)] == cpus
 
 
 def test_a_layout_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     below(tmp_path, SOFTNET).write_text("not hexadecimal\n")
     with pytest.raises(SourceError, match="layout"):
-        Softnet(str(tmp_path)).read(SourceReading(SECOND_NS))
+        Softnet(Here(tmp_path)).read(SourceReading(SECOND_NS))
     with pytest.raises(SourceError, match="No such file"):
-        Softnet(str(tmp_path / "missing")).open()
+        Softnet(Here(tmp_path / "missing")).open()

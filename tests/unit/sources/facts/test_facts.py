@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.base.fact_keys import key, parts
-from netconsole.host.here import Here
-from netconsole.sources import facts, qemu
+from netconsole.sources import facts
 from netconsole.sources.facts import cpu, kernel, memory, namespaces, ovs, reading, vms
 from netconsole.sources.facts.reading import Facts, grouped, ranges
+from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources import qemu
 
 LIMIT_S = 60
 QEMU = (

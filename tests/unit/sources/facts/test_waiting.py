@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.host.here import Here
 from netconsole.sources.facts import waiting
 from netconsole.sources.facts.reading import Facts
+from netconsole_collector.primitives.here import Here
 
 
 def made(root: Path, files: dict[str, str]) -> Facts:

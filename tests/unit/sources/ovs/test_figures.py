@@ -9,10 +9,11 @@ from typing import cast
 
 import pytest
 
-from netconsole.host.target import Moment, Target
+from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.ovs import flows
 from netconsole.telemetry.frames import AnyFrame, Cost, Event, Row, Status, Table
+from netconsole_collector.primitives.here import Moment
 
 DIRECTORY, PID = "/run/ours", 4711
 CONTROL = f"{DIRECTORY}/ovs-vswitchd.{PID}.ctl"

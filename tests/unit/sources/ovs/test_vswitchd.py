@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.host.here import Here
 from netconsole.sources.ovs.netlink import _datapath, _port
 from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories, running_vswitchd
 from netconsole.sources.ovs.vswitchd import bridges_in, flows_in, members_in, revalidation_in, userspace_in
+from netconsole_collector.primitives.here import Here
 
 ANSWERS = Path(__file__).parents[3] / "support/data/ovs-pmd"
 """Of ovs-vswitchd 3.1, 3.5 and 4.0 with a datapath in user space, as ovs-appctl printed them."""

@@ -1,55 +1,52 @@
 """Parses a QEMU command line: the name of the VM, its network devices, and the options that affect networking."""
 
-from __future__ import annotations
-
 import json
-from dataclasses import dataclass, field
-from itertools import pairwise
-
-from netconsole.telemetry.frames import MAX_TEXT
+from typing import Dict, List, Optional
 
 OPTIONS = ("machine", "cpu", "smp", "m", "overcommit", "accel", "numa", "object")
 """Options of QEMU that become facts; `object` only for memory backends and I/O threads."""
 _OBJECTS = ("memory-backend", "iothread", "thread-context")
 _SECRETS = ("secret", "password", "file=")
 _MAX_ARGUMENTS = 4096
+MAX_TEXT = 256
+"""Characters of a name that a frame has room for."""
 
 
-@dataclass(slots=True)
 class Nic:
     """One network device of a guest: the options of its back end (netdev) and front end (device)."""
 
-    netdev: str
-    backend: dict[str, str] = field(default_factory=dict)
-    device: dict[str, str] = field(default_factory=dict)
+    def __init__(self, netdev: str, backend: Dict[str, str], device: Optional[Dict[str, str]] = None) -> None:
+        self.netdev = netdev
+        self.backend = backend
+        self.device: Dict[str, str] = device or {}
 
     @property
-    def descriptors(self) -> list[int]:
+    def descriptors(self) -> List[int]:
         """The tap descriptors that libvirt passes, one per queue."""
         text = self.backend.get("fds") or self.backend.get("fd") or ""
         return [int(number) for number in text.split(":") if number.isdigit()]
 
 
-@dataclass(slots=True)
 class CommandLine:
     """The known options of a command line. Unknown ones are no error: QEMU has thousands."""
 
-    name: str | None = None
-    uuid: str | None = None
-    names_threads: bool = False
-    """Whether its threads have names (debug-threads=on)."""
-    nics: list[Nic] = field(default_factory=list)
-    options: dict[str, list[str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.name: Optional[str] = None
+        self.uuid: Optional[str] = None
+        self.names_threads = False
+        """Whether its threads have names (debug-threads=on)."""
+        self.nics: List[Nic] = []
+        self.options: Dict[str, List[str]] = {}
 
 
-def parse(arguments: list[str]) -> CommandLine:
+def parse(arguments: List[str]) -> CommandLine:
     """Parse the arguments of a QEMU process. Never raises."""
     line = CommandLine()
-    backends: dict[str, Nic] = {}
-    devices: list[dict[str, str]] = []
-    hub: dict[str, list[dict[str, str]]] = {"nic": [], "other": []}
+    backends: Dict[str, Nic] = {}
+    devices: List[Dict[str, str]] = []
+    hub: Dict[str, List[Dict[str, str]]] = {"nic": [], "other": []}
     arguments = arguments[:_MAX_ARGUMENTS]
-    for option, text in pairwise([*arguments, ""]):
+    for option, text in zip(arguments, [*arguments[1:], ""]):
         name = option.lstrip("-") if option.startswith("-") else ""
         if name == "name":
             named = keywords(text, "guest")
@@ -64,7 +61,7 @@ def parse(arguments: list[str]) -> CommandLine:
         elif name == "nic":
             both = keywords(text, "type")
             if both.get("type") not in (None, "none"):
-                backends[f"-nic {len(backends)}"] = Nic(both.get("id", ""), both, _front_end(both))
+                backends["-nic {}".format(len(backends))] = Nic(both.get("id", ""), both, _front_end(both))
         elif name == "net":
             one = keywords(text, "type")
             if one.get("netdev") in backends:
@@ -79,17 +76,17 @@ def parse(arguments: list[str]) -> CommandLine:
         if device.get("netdev") in backends:
             backends[device["netdev"]].device = device
     fronts = [*map(_front_end, hub["nic"]), *({} for _ in hub["other"])]
-    line.nics = [*backends.values(), *(Nic("", back, front) for back, front in zip(hub["other"], fronts, strict=False))]
+    line.nics = [*backends.values(), *(Nic("", back, front) for back, front in zip(hub["other"], fronts))]
     return line
 
 
-def _front_end(options: dict[str, str]) -> dict[str, str]:
+def _front_end(options: Dict[str, str]) -> Dict[str, str]:
     """The device of ``-nic`` and ``-net nic``, by the names that ``-device`` has for it."""
     named = {"model": "driver", "macaddr": "mac"}
     return {named.get(name, name): value for name, value in options.items() if name not in ("type", "id")}
 
 
-def keywords(text: str, first: str) -> dict[str, str]:
+def keywords(text: str, first: str) -> Dict[str, str]:
     """``tap,id=n0,fds=3:4`` or its JSON form as a dictionary. A first word without ``=`` is the value of ``first``."""
     if text.startswith("{"):
         try:
@@ -99,7 +96,7 @@ def keywords(text: str, first: str) -> dict[str, str]:
         if not isinstance(decoded, dict):
             return {}
         return {str(name): _plain(value) for name, value in decoded.items()}
-    found: dict[str, str] = {}
+    found: Dict[str, str] = {}
     for position, word in enumerate(text.replace(",,", "\0").split(",")):
         name, equals, value = word.replace("\0", ",").partition("=")
         if equals:

@@ -6,17 +6,18 @@ import errno
 import os
 import socket
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
-from netconsole.host.here import Here
-from netconsole.sources import sockets
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket
-from netconsole.sources.sockets import SEARCH_EVERY, SocketGroups
-from netconsole.telemetry.frames import Row, Table
+from netconsole.telemetry.frames import Row
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.sources import sockets
 from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
+from netconsole_collector.sources.sockets import SEARCH_EVERY, SocketGroups, groups
 from tests.support.rtnetlink import Answers
+from tests.support.sources import tables_of
 
 
 class Kernel(Answers):
@@ -60,8 +61,8 @@ def bound(inode: int, drops: int | None = 0, waiting: int = 0, port: int = 53) -
 
 
 def read(source: SocketGroups) -> dict[object, Row]:
-    (table,) = source.read(FrameMaker())
-    assert isinstance(table, Table) and table.name == "sockets"
+    (table,) = tables_of(source)
+    assert table.name == "sockets"
     return {row.labels["inode"]: row for row in table.rows}
 
 
@@ -133,3 +134,35 @@ def test_sockets_that_cannot_be_listed_are_said(
     with pytest.raises(SourceError) as raised:
         SocketGroups(host).open()
     assert (str(raised.value), raised.value.help) == (said, help)
+
+
+def test_sockets_that_have_an_interface_each_share_no_port() -> None:
+    def on(ifindex: int, inode: int) -> BoundSocket:
+        return BoundSocket("udp", socket.AF_INET, bytes(4), ifindex, 67, inode, 0, 0)
+
+    everywhere, bridge, other, sibling = on(0, 1), on(5, 2), on(6, 3), on(6, 4)
+    assert groups([everywhere, bridge, other]) == []
+    assert groups([everywhere, bridge, other, sibling]) == [other, sibling]
+
+
+def test_the_interface_of_a_socket_is_read() -> None:
+    netlink = HERE.netlink(NETLINK_SOCK_DIAG)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+        except PermissionError:
+            pytest.skip("cannot run here: before 5.7 this needs CAP_NET_RAW")
+        one.bind(("", 0))
+        (found,) = [other for other in bound_sockets(netlink) if other.inode == os.fstat(one.fileno()).st_ino]
+    netlink.close()
+    assert found.ifindex == socket.if_nametoindex("lo")
+
+
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_socket(tmp_path: Path) -> None:
+    descriptors = tmp_path / "proc/42/fd"
+    descriptors.mkdir(parents=True)
+    (tmp_path / "proc/42/comm").write_text("server\n")
+    for number in range(20):  # in whatever order they are listed
+        (descriptors / str(number)).write_text("no link")
+    (descriptors / "20").symlink_to("socket:[777]")
+    assert Here(tmp_path).owners({777}) == {777: "server/42"}

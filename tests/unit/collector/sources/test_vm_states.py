@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.host.here import Here
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.vm_states import VmStates, any_vm
-from netconsole.telemetry.frames import Row, Table, decode, encode
+from netconsole.telemetry.frames import Row
+from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import FULL_EVERY, SourceError
+from netconsole_collector.sources.vm_states import VmStates
+from tests.support.sources import tables_of
 
 IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
 WAITS = "202 0x562ea7bd87a8 0x0 0xffffffff 0x0 0x0 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"
@@ -50,8 +50,7 @@ def source(tmp_path: Path) -> VmStates:
 
 
 def rows(source: VmStates) -> dict[str, Row]:
-    (frame,) = source.read(FrameMaker())
-    assert isinstance(frame, Table)
+    (frame,) = tables_of(source)
     return {str(row.labels["vm"]): row for row in frame.rows}
 
 
@@ -128,21 +127,20 @@ def test_machines_come_and_go(source: VmStates, tmp_path: Path) -> None:
 def test_whether_a_vm_runs_is_known_without_a_session(tmp_path: Path) -> None:
     other = tmp_path / "proc" / "7"
     other.mkdir(parents=True)
-    assert not any_vm(Here(tmp_path)), "ended while it was looked at"
+    assert not VmStates(Here(tmp_path)).finds_any(), "ended while it was looked at"
     (other / "cmdline").write_text("/usr/bin/sleep\0" + "9\0")
-    assert not any_vm(Here(tmp_path))
+    assert not VmStates(Here(tmp_path)).finds_any()
     Qemu(tmp_path, 500, "web")
-    assert any_vm(Here(tmp_path))
+    assert VmStates(Here(tmp_path)).finds_any()
 
 
 def until_told(source: VmStates) -> dict[str, Row]:
     """The rows of the next whole table."""
     for _ in range(2 * FULL_EVERY):
         try:
-            (frame,) = source.read(FrameMaker())
+            (frame,) = tables_of(source)
         except SourceError:
             continue
-        assert isinstance(frame, Table)
         if frame.full or frame.rows:
             return {str(row.labels["vm"]): row for row in frame.rows}
     raise AssertionError("no whole table")
@@ -178,6 +176,5 @@ def test_a_name_that_fits_no_frame_is_made_to_fit(name: str, shown: str, tmp_pat
     qemu = Qemu(tmp_path, 100, "plain").now(0, POLLS)
     cmdline = ["/usr/bin/qemu-system-x86_64", "-name", name]
     (qemu.path / "cmdline").write_text("\0".join(cmdline) + "\0")
-    (frame,) = VmStates(Here(tmp_path)).read(FrameMaker())
-    assert decode(encode(frame)) == frame
-    assert isinstance(frame, Table) and [row.labels["vm"] for row in frame.rows] == [shown]
+    (frame,) = tables_of(VmStates(Here(tmp_path)))
+    assert [row.labels["vm"] for row in frame.rows] == [shown]

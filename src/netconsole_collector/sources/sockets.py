@@ -3,18 +3,13 @@
 A BPF probe sees only sockets with traffic. This source also sees those of the group that get no traffic.
 """
 
-from __future__ import annotations
-
 import ipaddress
-from collections.abc import Iterable
-from typing import ClassVar
+from typing import Dict, Iterable, List, Optional, Set, Tuple, Union
 
-from netconsole.host.here import HERE
-from netconsole.host.target import NetlinkSocket, Target
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.netlink import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
-from netconsole.telemetry.frames import AnyFrame, Label
-from netconsole_collector.sources.base import RowMaker, SourceError
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading
+from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
 
 MAX_SOCKETS = 1024
 SEARCH_EVERY = 5
@@ -24,43 +19,41 @@ They happen only when a group has a new socket, which is shown afterwards."""
 COUNTS = ("drops",)
 
 
-def groups(sockets: Iterable[BoundSocket]) -> list[BoundSocket]:
+def groups(sockets: Iterable[BoundSocket]) -> List[BoundSocket]:
     """The sockets that share protocol, family, address, interface and port with another one.
 
     Sockets of one port on different interfaces (the dnsmasq of every libvirt network) are no group.
     """
-    by_port: dict[tuple[str, int, bytes, int, int], list[BoundSocket]] = {}
+    by_port: Dict[Tuple[str, int, bytes, int, int], List[BoundSocket]] = {}
     for one in sockets:
         by_port.setdefault((one.protocol, one.family, one.address, one.ifindex, one.port), []).append(one)
     return [one for group in by_port.values() if len(group) > 1 for one in group]
 
 
-class SocketGroups:
+class SocketGroups(KernelSource):
     """See the module."""
 
-    name: ClassVar[str] = "socket_groups"
-
-    def __init__(self, target: Target = HERE) -> None:
-        self._target = target
+    def __init__(self, host: Here = HERE) -> None:
+        self._host = host
         self._rows = RowMaker(COUNTS, MAX_SOCKETS)
-        self._netlink: NetlinkSocket | None = None
-        self._owners: dict[int, str | None] = {}
+        self._netlink: Optional[Netlink] = None
+        self._owners: Dict[int, Optional[str]] = {}
         self._search_in = 0
 
     def open(self) -> None:
         """Raises SourceError when sockets cannot be listed."""
         self._sockets()
 
-    def read(self, make: FrameMaker) -> list[AnyFrame]:
+    def read(self, reading: SourceReading) -> List[Json]:
         """One row per socket of a group."""
         shared = groups(self._sockets())
         self._find_owners({one.inode for one in shared})
-        rows, full, omitted = self._rows.rows(
+        readings = (
             (self._labels(one), (one.drops or 0,), {"waiting": one.waiting})
             for one in shared
             if one.inode in self._owners
         )
-        return [make.table(self.name, "sockets", rows, full, omitted)]
+        return [reading.table("socket_groups", "sockets", self._rows.rows(readings))]
 
     def close(self) -> None:
         """Close the netlink socket."""
@@ -68,7 +61,7 @@ class SocketGroups:
             self._netlink.close()
             self._netlink = None
 
-    def _labels(self, one: BoundSocket) -> dict[str, Label]:
+    def _labels(self, one: BoundSocket) -> Dict[str, Union[str, int, None]]:
         return {
             "protocol": one.protocol,
             "address": str(ipaddress.ip_address(one.address)),
@@ -77,23 +70,23 @@ class SocketGroups:
             "process": self._owners.get(one.inode),
         }
 
-    def _sockets(self) -> list[BoundSocket]:
+    def _sockets(self) -> List[BoundSocket]:
         try:
             if self._netlink is None:
-                self._netlink = self._target.netlink(NETLINK_SOCK_DIAG)
+                self._netlink = self._host.netlink(NETLINK_SOCK_DIAG)
             return bound_sockets(self._netlink)
         except FileNotFoundError:
             raise SourceError(
                 "this kernel lists no sockets by netlink", "modprobe inet_diag udp_diag tcp_diag"
             ) from None
         except OSError as error:
-            raise SourceError(f"sockets cannot be listed: {error.strerror or error}") from None
+            raise SourceError("sockets cannot be listed: {}".format(error.strerror or error)) from None
 
-    def _find_owners(self, inodes: set[int]) -> None:
+    def _find_owners(self, inodes: Set[int]) -> None:
         self._search_in -= 1
         self._owners = {inode: owner for inode, owner in self._owners.items() if inode in inodes}
         wanted = inodes - self._owners.keys()
         if not wanted or self._search_in > 0:
             return
         self._search_in = SEARCH_EVERY
-        self._owners |= {**dict.fromkeys(wanted), **self._target.owners(wanted)}
+        self._owners.update({**dict.fromkeys(wanted), **self._host.owners(wanted)})

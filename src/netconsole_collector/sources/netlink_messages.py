@@ -3,15 +3,10 @@
 Layouts: include/uapi/linux/netlink.h, genetlink.h, inet_diag.h, sock_diag.h.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-from netconsole.host.target import NetlinkSocket
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 NETLINK_GENERIC = 16
 GENL_ID_CTRL = 16
@@ -34,8 +29,7 @@ _DIAG_REQUEST = struct.Struct("=BBBxI48x")
 _DIAG = struct.Struct("=BBxx2s2x16s16xI8x4xI4x4xI")
 
 
-@dataclass(frozen=True, slots=True)
-class BoundSocket:
+class BoundSocket(NamedTuple):
     """A socket that is bound and not connected.
 
     ``waiting``: bytes (UDP) or connections (TCP). ``drops``: since it was created; None where the kernel does not
@@ -49,15 +43,15 @@ class BoundSocket:
     port: int
     inode: int
     waiting: int
-    drops: int | None
+    drops: Optional[int]
 
 
-def bound_sockets(netlink: NetlinkSocket) -> list[BoundSocket]:
+def bound_sockets(netlink: Any) -> List[BoundSocket]:
     """The unconnected UDP sockets and the TCP listeners of this network namespace. Raises OSError.
 
     The kernel filters by state, so connections cost nothing. /proc/net/tcp would walk them all (4 ms when empty).
     """
-    found: list[BoundSocket] = []
+    found: List[BoundSocket] = []
     for family in (socket.AF_INET, socket.AF_INET6):
         for protocol, number, state in (
             ("udp", socket.IPPROTO_UDP, TCP_CLOSE),
@@ -68,7 +62,7 @@ def bound_sockets(netlink: NetlinkSocket) -> list[BoundSocket]:
     return found
 
 
-def families(netlink: NetlinkSocket) -> dict[str, int]:
+def families(netlink: Any) -> Dict[str, int]:
     """The families of generic netlink that this kernel has, with their numbers. Raises OSError."""
     found = {}
     for body in netlink.dump(GENL_ID_CTRL, _GENERIC.pack(_CTRL_CMD_GETFAMILY, 1)):
@@ -89,7 +83,7 @@ def whole(kind: int, body: memoryview) -> bytes:
     return _HEADER.pack(_HEADER.size + len(body), kind, 0, 0, 0) + bytes(body)
 
 
-def attributes(body: memoryview, offset: int) -> Iterator[tuple[int, memoryview]]:
+def attributes(body: memoryview, offset: int) -> Iterator[Tuple[int, memoryview]]:
     """Type and value of every attribute from ``offset`` on; what is cut off ends it."""
     while offset + _ATTRIBUTE.size <= len(body):
         length, kind = _ATTRIBUTE.unpack_from(body, offset)
