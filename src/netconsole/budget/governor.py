@@ -40,6 +40,8 @@ OVERHEAD_AFTER = 10
 """Intervals in a row over the limit before the cost of our processes is reported. Starting up takes fewer."""
 MACHINE = 5.0
 """A probe that the profile keeps is detached only above so many times the limit: then the machine is protected."""
+SURE = 2
+"""Figures in a row above a limit before a probe is detached: a single one may be of a machine that is overloaded."""
 BLIND_S = 0.5
 """Figures that come so soon after an action were measured before it."""
 
@@ -246,6 +248,10 @@ class Governor:
         moves = []
         for name, at in targets.items():
             position = self._probes[name]
+            if self._over[limited] < SURE and position.ladder[at].mode == "off":
+                at -= 1
+            if at == position.at:
+                continue
             position.at = at
             if position.raised_s is not None and at_s - position.raised_s < RELAPSE_S:
                 position.settle_s = min(MAX_SETTLE_S, position.settle_s * 2)

@@ -319,7 +319,9 @@ def test_a_storm_far_over_the_budget_is_still_counted_where_that_needs_few_hooks
         governor = Governor(Budget(kernel_cpu_pct=LIMIT_PCT, action="degrade"))
         governor.add("upcalls", ladder("summary", {}, ("counters", "summary"), counts_by_fewer=fewer))
         (move,) = governor.observe(1.0, {"upcalls": Reading(8 * LIMIT_PCT)})
-        assert move.rung and move.rung.mode == mode
+        assert move.rung and move.rung.mode == "counters"
+        moves = governor.observe(2.0, {"upcalls": Reading(0.9 * LIMIT_PCT if fewer else 4 * LIMIT_PCT)})
+        assert [one.rung.mode for one in moves if one.rung] == [mode] * (not fewer)
         back = governor.observe(12.0, {"upcalls": Reading(0.9 * LIMIT_PCT)})
         assert not back, "what is left says that there is no room for more"
 
