@@ -103,10 +103,13 @@ class Incident:
 def document(incidents: Iterable[Incident], since_ns: int = 0) -> list[IncidentData]:
     """Incidents as a snapshot has them, the worst first; those that ended before ``since_ns`` are left out."""
     kept = [one for one in incidents if one.ended_ns is None or one.ended_ns >= since_ns]
-    return [_data(one) for one in sorted(kept, key=urgency) if one.level != "ok"]
+    told = [one for one in sorted(kept, key=urgency) if one.level != "ok"]
+    known: dict[object, int] = {}
+    same = [None if one.place is None else known.setdefault(_identity(one), len(known)) for one in told]
+    return [_data(one, number) for one, number in zip(told, same, strict=True)]
 
 
-def _data(one: Incident) -> IncidentData:
+def _data(one: Incident, same: int | None) -> IncidentData:
     assert one.level != "ok"
     return IncidentData(
         level=one.level,
@@ -126,6 +129,7 @@ def _data(one: Incident) -> IncidentData:
         at_least=one.at_least,
         scaled=one.scaled,
         not_measured_since=None if one.blind_since_ns is None else utc(one.blind_since_ns / 1e9),
+        same=same,
     )
 
 

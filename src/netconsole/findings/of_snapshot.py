@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from netconsole.base import figure
@@ -42,7 +42,7 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
     probe that is not among ``manifests`` by its counters alone: what is worse when it goes up.
     """
     if snapshot.incidents is not None:
-        return [_of_incident(one, snapshot.created[:10]) for one in snapshot.incidents][:MAX_SHOWN]
+        return [_of_incident(one, before, snapshot.created[:10]) for one, before in _once_each(snapshot)][:MAX_SHOWN]
     found: list[Highlight] = []
     for name, probe in snapshot.probes.items():
         if probe.status not in MEASURED:
@@ -52,15 +52,33 @@ def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[
     return sorted(found, key=lambda one: (one.level != "!!", -one.weight, one.text))[:MAX_SHOWN]
 
 
-def _of_incident(one: IncidentData, day: str) -> Highlight:
-    """``…; from 21:00:03 to 21:00:25 (22 s): 21 010 packets, peak 955/s``. Times are UTC."""
+def _once_each(snapshot: Snapshot) -> Iterator[tuple[IncidentData, list[IncidentData]]]:
+    """Each cause at its place once, as it was last, with its earlier episodes: the oldest first."""
+    listed = snapshot.incidents or []
+    for one in listed:
+        alike = [other for other in listed if other is one or (one.same is not None and other.same == one.same)]
+        *before, last = sorted(alike, key=lambda other: other.began or "")
+        if one is alike[0]:
+            yield last, before
+
+
+def _of_incident(one: IncidentData, before: Sequence[IncidentData], day: str) -> Highlight:
+    """``…; from 21:00:03 to 21:00:25 (22 s): 21 010 packets, peak 955/s``. Times are UTC.
+
+    Of one that came again: ``…; 3 times, first 20:40:07, last from …: 21 010 packets, 64 030 in all, peak 955/s``.
+    """
     began, ended, blind = (_clock(at, day) for at in (one.began, one.ended, one.not_measured_since))
     when = f"from {began} to {ended}" if one.ended else f"since {began}" if one.began else ""
     when += f" ({figure.lasted(one.duration_s)})" if when and one.duration_s is not None else ""
     when += f", not measured since {blind}" if one.not_measured_since and not one.ended else ""
+    when = f"{len(before) + 1} times, first {_clock(before[0].began, day)}, last {when}" if before and when else when
     much = ""
     if one.total is not None:
         much = figure.things(one.total, one.unit, one.mark)
+        totals = [episode.total for episode in before]
+        if before and None not in totals:
+            mark = figure.mark(any(part.at_least for part in (*before, one)), any(p.scaled for p in (*before, one)))
+            much += f", {figure.count(one.total + sum(total or 0 for total in totals), mark)} in all"
         much += f", peak {figure.number(one.peak_per_s, one.mark)}/s" if one.peak_per_s is not None else ""
     elif one.peak is not None:
         much = f"peak {figure.quantity(one.peak, one.unit, one.mark)}"

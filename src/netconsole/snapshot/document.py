@@ -194,6 +194,8 @@ class IncidentData(msgspec.Struct, frozen=True):
     """The largest value in ``unit``, of what is no count."""
     scaled: bool = False
     """Whether total and peak were made of a share of the packets: what stands before them is ≈."""
+    same: BoundedCount | None = None
+    """Equal in incidents of one cause at one place: it was there, ended, and came again. Null: not known."""
 
     @property
     def mark(self) -> str:

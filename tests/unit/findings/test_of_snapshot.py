@@ -108,6 +108,29 @@ def test_an_incident_is_told_with_its_time_and_size(incident: dict[str, Any], sa
     assert told(**incident) == f"vnet3 loses{said}"
 
 
+def test_what_came_again_is_told_once() -> None:
+    """As the console tells it. What is of another place, or of an older snapshot, has a line of its own."""
+    times = [("20:40:07", "20:40:09", 20_000), ("21:00:03", "21:00:25", 21_010), ("20:50:01", "20:50:02", 20)]
+    episodes = [
+        {**INCIDENT, "began": f"{DAY}T{a}Z", "ended": f"{DAY}T{b}Z", "total": n, "unit": "packets", "peak_per_s": 955.0}
+        for a, b, n in times
+    ]
+    same = [{**one, "same": 0} for one in episodes]
+    other = {**episodes[0], "what": "eth0 loses", "same": 1}
+
+    def said(*incidents: dict[str, Any]) -> list[str]:
+        return [one.text for one in standing_out(snapshot(incidents=list(incidents)), {})]
+
+    assert said(*same, other) == [
+        "vnet3 loses; 3 times, first 20:40:07, last from 21:00:03 to 21:00:25: "
+        "21\u202f010 packets, 41\u202f030 in all, peak 955/s",
+        "eth0 loses; from 20:40:07 to 20:40:09: 20\u202f000 packets, peak 955/s",
+    ]
+    assert len(said(*episodes)) == 3
+    assert "≥41\u202f030 in all" in said(same[0], {**same[1], "at_least": True}, same[2])[0]
+    assert " in all" not in said({**same[0], "total": None}, same[1])[0]
+
+
 def test_an_incident_keeps_its_place_its_proof_and_what_to_do() -> None:
     proof = [{"probe": one, "kind": "source"} for one in ("first", "second")]
     incidents: list[dict[str, Any]] = [

@@ -114,6 +114,6 @@ def test_an_incident_of_scaled_rows_is_marked_in_every_form(watched: Watched) ->
     assert one.sentence == "lo (netns red): 800 UDP packets/s go to a port where nobody listens"
     assert (one.scaled, one.at_least, one.mark, one.total) == (True, False, "≈", 3200)
     (data,) = document([one])
-    assert data.scaled and "≈3\u202f200 packets, peak ≈1.60k/s" in of_snapshot._of_incident(data, "").text
+    assert data.scaled and "≈3\u202f200 packets, peak ≈1.60k/s" in of_snapshot._of_incident(data, [], "").text
     (kept,) = [saved.told() for saved in decode(encode(watched._incidents.saved()))]
     assert kept.scaled and kept.total == 3200
