@@ -23,7 +23,8 @@ from netconsole.recording import format
 from netconsole.recording.format import CHECKPOINT_MAGIC, HEADER_MAGIC, MARK, SKIPPABLE, Mark
 from netconsole.recording.player import Player
 from netconsole.recording.reader import Damaged, Recording
-from netconsole.report import RENDERERS, of_comparison, of_ping, of_snapshot, to_html, to_text
+from netconsole.report import of_comparison, of_ping, of_snapshot, to_html, to_text
+from netconsole.report.formats import RENDERERS
 from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file
 from netconsole.telemetry import checkpoint, frames

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from netconsole.base.errors import bad
@@ -16,15 +16,21 @@ from netconsole.base.figure import safe
 from netconsole.base.files import try_whole, write_whole
 from netconsole.base.readers import stat_of
 
-ENDINGS = {"json": "json", "md": "md", "markdown": "md", "html": "html", "htm": "html", "txt": "text", "text": "text"}
+FORMATS: Mapping[str, tuple[str, ...]] = {
+    "text": ("txt", "text"),
+    "md": ("md", "markdown"),
+    "html": ("html", "htm"),
+    "json": ("json",),
+}
+"""The formats of documents, each with the endings of its files; what is first is what a new file gets."""
 
 
-def chosen(format: str | None, output: Path | None, known: Sequence[str], default: str, replace: bool = False) -> str:
+def chosen(format: str | None, output: Path | None, default: str, replace: bool = False) -> str:
     """The form: from --format, else from the ending of the file, else ``default``. Raises BadInput.
 
     ``replace``: the file may be there already. Otherwise the user is asked, where there is a terminal.
     """
-    form = form_of(format, output, known, default)
+    form = form_of(format, output, default)
     if output is not None and not replace:
         may_replace(output)
     return form
@@ -46,7 +52,7 @@ def may_replace(output: Path) -> None:
     raise bad(output, "", "this file exists; give another name with -o, or replace the file with --replace")
 
 
-def form_of(format: str | None, output: Path | None, known: Sequence[str], default: str) -> str:
+def form_of(format: str | None, output: Path | None, default: str) -> str:
     """The form as :func:`chosen` finds it; whether the file is there already does not matter, and nobody is asked."""
     if output is not None:
         parent, here = stat_of(output.parent), stat_of(output)
@@ -55,15 +61,17 @@ def form_of(format: str | None, output: Path | None, known: Sequence[str], defau
         if here is not None and stat.S_ISDIR(here.st_mode):
             raise bad(output, "", "this is a directory; name a file in it")
     if format is not None:
-        if format not in known:
-            raise bad("--format", "", f'expected {", ".join(known)}, found "{safe(format, 40)}"')
+        if format not in FORMATS:
+            raise bad("--format", "", f'expected {", ".join(FORMATS)}, found "{safe(format, 40)}"')
         return format
     ending = output.suffix.lstrip(".").lower() if output is not None else ""
     if not ending:
         return default
-    if ENDINGS.get(ending) not in known:
-        raise bad(output, "", f'the ending "{safe(ending, 40)}" names no known format: add --format {"|".join(known)}')
-    return ENDINGS[ending]
+    named = next((form for form in FORMATS if ending in FORMATS[form]), None)
+    if named is None:
+        known = "|".join(FORMATS)
+        raise bad(output, "", f'the ending "{safe(ending, 40)}" names no known format: add --format {known}')
+    return named
 
 
 def ready(output: Path | None) -> None:

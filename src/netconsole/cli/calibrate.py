@@ -10,7 +10,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import HostsOption, OutputOption, ReplaceOption, approach, enter, only_one
+from netconsole.cli.options import FormatOption, HostsOption, OutputOption, ReplaceOption, approach, enter, only_one
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ DEFAULT_PAIRS = 5
 MAX_PAIRS = 1000
 DEFAULT_WINDOW = "400ms"
 MAX_WINDOW_S = 60.0
-FORMATS = ("text", "md", "json")
 
 
 def calibrate(
@@ -34,9 +33,7 @@ def calibrate(
     pairs: Annotated[int, typer.Option(metavar="N", help="How many pairs of measurements, 5 or more.")] = DEFAULT_PAIRS,
     window: Annotated[str, typer.Option(metavar="TIME", help="How long each workload runs per turn.")] = DEFAULT_WINDOW,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    format: Annotated[
-        str | None, typer.Option("--format", help="text, md or json. Default: by the file's ending.")
-    ] = None,
+    format: FormatOption = None,
     output: OutputOption = None,
     replace: ReplaceOption = False,
     force: Annotated[bool, typer.Option("--force", help="Measure even if the host is busy.")] = False,
@@ -56,7 +53,7 @@ def calibrate(
     host = only_one(hosts, "netconsole calibrate")
     if as_json and format not in (None, "json"):
         raise bad("--format", "", "contradicts --json: give one of them")
-    form = out.chosen("json" if as_json else format, output, FORMATS, "text", replace)
+    form = out.chosen("json" if as_json else format, output, "text", replace)
     window_s = parse_duration(window)
     if window_s is None or not 0.05 <= window_s <= MAX_WINDOW_S:
         raise bad("--window", "", f'expected a time from 50ms to 60s such as "400ms", found "{safe(window, 40)}"')
@@ -86,10 +83,10 @@ def calibrate(
 
         content = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
     else:
-        from netconsole.report import to_markdown, to_text
+        from netconsole.report import rendered
         from netconsole.report.of_calibration import of_calibration
 
-        content = (to_text if form == "text" else to_markdown)(of_calibration(found)).encode()
+        content = rendered(of_calibration(found), form)
     out.write(content, output)
     return 0
 

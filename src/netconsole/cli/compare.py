@@ -10,12 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from netconsole.base.figure import safe
-from netconsole.cli.options import SETTINGS, UNABLE, OutputOption, ReplaceOption, fail
+from netconsole.cli.options import SETTINGS, UNABLE, FormatOption, OutputOption, ReplaceOption, fail
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 baseline_app = typer.Typer(help="Baselines: snapshots of good days under a name.", **SETTINGS)
-
-FORMATS = ("text", "md", "html", "json")
 
 
 @baseline_app.callback(invoke_without_command=True)
@@ -88,9 +86,7 @@ def compare(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="The name of a baseline, or a snapshot.")],
     output: OutputOption = None,
     replace: ReplaceOption = False,
-    format: Annotated[
-        str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
-    ] = None,
+    format: FormatOption = None,
 ) -> int:
     """Compare a snapshot with a baseline: what changed by more than chance?
 
@@ -101,16 +97,16 @@ def compare(
     from netconsole.compare.compare import compare as compared
     from netconsole.compare.document import encode
     from netconsole.probes.catalogue import load_all
-    from netconsole.report import RENDERERS, of_comparison
+    from netconsole.report import of_comparison, rendered
     from netconsole.snapshot.document import load
 
     # A short life with half a million small objects and no cycles: looking for garbage would double the time.
     gc.disable()
-    form = out.chosen(format, output, FORMATS, "text", replace)
+    form = out.chosen(format, output, "text", replace)
     now = load(current)
     snapshots, names = resolve(baseline)
     found = compared(now, snapshots, names, load_all())
-    content = encode(found) if form == "json" else RENDERERS[form](of_comparison(found)).encode()
+    content = encode(found) if form == "json" else rendered(of_comparison(found), form)
     out.write(content, output)
     if found.verdict == "unknown":
         return fail(f"nothing could be compared: {safe(found.why_unknown, 400)}", UNABLE)

@@ -33,6 +33,7 @@ from netconsole.cli.options import (
     INTERRUPTED,
     UNABLE,
     ForceOption,
+    FormatOption,
     HostsOption,
     IntervalOption,
     OutputOption,
@@ -175,9 +176,7 @@ def snapshot(
     ] = DEFAULT_DURATION,
     output: OutputOption = None,
     replace: ReplaceOption = False,
-    format: Annotated[
-        str | None, typer.Option("--format", help="json, md or html. Default: by the file's ending.")
-    ] = None,
+    format: FormatOption = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -213,9 +212,8 @@ def snapshot(
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
     interval_s = interval_within(interval, duration_s)
     from netconsole.base import output as out
-    from netconsole.snapshot.document import FORMATS
 
-    form = out.chosen(format, output, FORMATS, "json", replace)
+    form = out.chosen(format, output, "json", replace)
     out.ready(output)
     reference = redactor = None
     if baseline is not None or redact:

@@ -78,6 +78,9 @@ IntervalOption = Annotated[
     str | None,
     typer.Option("--interval", metavar="TIME", help="Time from reading to reading, 100ms to 60s. Default: 1s."),
 ]
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
+]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace the file of -o if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

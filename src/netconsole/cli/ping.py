@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from netconsole.cli import ping_capture, ping_run
-from netconsole.cli.options import DONE, FOUND, SETTINGS, OutputOption, ReplaceOption
+from netconsole.cli.options import DONE, FOUND, SETTINGS, FormatOption, OutputOption, ReplaceOption
 
 ping_app = typer.Typer(help="Where the time of a ping between two VMs goes.", **SETTINGS)
-
-FORMATS = ("text", "md", "html", "json")
 
 
 @ping_app.callback()
@@ -42,9 +40,7 @@ def analyze(
     ] = None,
     output: OutputOption = None,
     replace: ReplaceOption = False,
-    format: Annotated[
-        str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
-    ] = None,
+    format: FormatOption = None,
     into: Annotated[
         Path | None, typer.Option("--into", metavar="SNAPSHOT", help="Also write the breakdown into this snapshot.")
     ] = None,
@@ -55,15 +51,15 @@ def analyze(
     from netconsole.compare.ping_case import baseline_case
     from netconsole.ping.cases import read_case
     from netconsole.ping.compared import against
-    from netconsole.report.ping_file import into_snapshot, rendered
+    from netconsole.report.ping_file import into_snapshot, ping_document
 
-    form = out.chosen(format, output, FORMATS, "text", replace)
+    form = out.chosen(format, output, "text", replace)
     case = read_case(files)
     found = case.breakdown
     if baseline:
         found = against(case, baseline_case(baseline))
     if into is not None:
         into_snapshot(found, into)
-    content = rendered(found, form, formulas)
+    content = ping_document(found, form, formulas)
     out.write(content, output)
     return FOUND if found.comparison is not None and found.comparison.verdict == "regressed" else DONE

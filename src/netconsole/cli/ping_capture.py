@@ -97,7 +97,7 @@ def capture(
     point = role_of(role)
     ending = Ending(duration_of(duration), count)
     between = between_of(inside, outside, address, netns, limit, host, not no_vhost)
-    out.chosen("json", output, ("json",), "json", replace)
+    out.chosen("json", output, "json", replace)
     out.ready(output)
     manifests = load_all()
     try:

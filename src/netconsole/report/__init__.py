@@ -4,6 +4,7 @@
 """
 
 from netconsole.report.blocks import Document
+from netconsole.report.formats import rendered
 from netconsole.report.of_baselines import of_baseline, of_baselines
 from netconsole.report.of_comparison import of_comparison
 from netconsole.report.of_ping import of_ping
@@ -12,16 +13,14 @@ from netconsole.report.to_html import to_html
 from netconsole.report.to_markdown import to_markdown
 from netconsole.report.to_text import to_text
 
-RENDERERS = {"md": to_markdown, "html": to_html, "text": to_text}
-
 __all__ = [
-    "RENDERERS",
     "Document",
     "of_baseline",
     "of_baselines",
     "of_comparison",
     "of_ping",
     "of_snapshot",
+    "rendered",
     "to_html",
     "to_markdown",
     "to_text",

@@ -9,28 +9,27 @@ import msgspec
 
 from netconsole.base.errors import bad
 from netconsole.base.files import write_whole
+from netconsole.base.output import FORMATS
 from netconsole.compare.baseline import save_ping, saved_at
 from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown, encode
+from netconsole.report.formats import rendered
 from netconsole.report.of_ping import of_ping
-from netconsole.report.to_html import to_html
-from netconsole.report.to_markdown import to_markdown
 from netconsole.report.to_text import to_text
 from netconsole.snapshot import document
 
-FORMS = ("html", "md", "text", "json")
-KEPT = (*FORMS, "snapshot", "baseline")
+KEPT = (*FORMATS, "snapshot", "baseline")
 COLUMNS = 80
 
 
-def rendered(breakdown: Breakdown, form: str, formulas: bool = True) -> bytes:
-    """The document in one of FORMS."""
+def ping_document(breakdown: Breakdown, form: str, formulas: bool = True) -> bytes:
+    """The breakdown in one of the formats."""
     if form == "json":
         return encode(breakdown)
     shown = of_ping(breakdown, formulas or form != "text")
     if form == "text":
         return to_text(shown, COLUMNS).encode()
-    return (to_html if form == "html" else to_markdown)(shown).encode()
+    return rendered(shown, form)
 
 
 def into_snapshot(breakdown: Breakdown, snapshot: Path) -> None:
@@ -54,5 +53,5 @@ def keep(breakdown: Breakdown, files: Sequence[CaptureFile], kind: str, name: st
         return f"written into the snapshot {name}"
     if path.exists():
         raise bad(path, "", "exists already: name another file")
-    write_whole(path, rendered(breakdown, kind))
+    write_whole(path, ping_document(breakdown, kind))
     return f"written to {name}"

@@ -1,4 +1,4 @@
-"""Makes the document for a ticket from a snapshot, as JSON, Markdown or HTML; redacted and compared on request."""
+"""Makes the document for a ticket from a snapshot, in any format; redacted and compared on request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from netconsole.compare import baseline
 from netconsole.compare.compare import compare
 from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Document, Heading, ReportBlock
+from netconsole.report.formats import rendered
 from netconsole.report.of_comparison import of_comparison
 from netconsole.report.of_snapshot import NOTE, of_snapshot
 from netconsole.report.short_form import MAX_COMPARED
-from netconsole.report.to_html import to_html
-from netconsole.report.to_markdown import to_markdown
 from netconsole.snapshot.document import Snapshot, encode
 from netconsole.snapshot.redact import Redactor
 from netconsole.snapshot.redact_key import user_key
@@ -56,7 +55,7 @@ def render(
         document = _with_comparison(
             of_snapshot(snapshot, manifests, MAX_COMPARED), of_comparison(comparison, MAX_COMPARED)
         )
-    return (to_html if form == "html" else to_markdown)(document).encode(), code
+    return rendered(document, form), code
 
 
 def _with_comparison(document: Document, compared: Document) -> Document:

@@ -20,7 +20,6 @@ from netconsole.telemetry.frames import ProbeStatus
 from netconsole.telemetry.histogram import value_below
 
 SCHEMA = "netconsole.snapshot/1"
-FORMATS = ("json", "md", "html")
 """The formats of a snapshot. Only the first can be read again."""
 MAX_BYTES = 64 * 1024 * 1024
 """A snapshot of 200 VMs with 8 queues each and 50 000 rows has about 15 MB."""

@@ -14,9 +14,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from netconsole.base.output import FORMATS
 from netconsole.probes.catalogue import load_all
 from netconsole.report.ticket import render
-from netconsole.snapshot.document import FORMATS, encode, load, parse
+from netconsole.snapshot.document import encode, load, parse
 from netconsole.snapshot.redact import Redactor
 from tests.support.console_command import COMMAND, UNBOUNDED
 from tests.support.live.network import Namespace, Wire, send_udp

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from netconsole.probes import catalogue
-from netconsole.report import RENDERERS, of_snapshot
+from netconsole.report import of_snapshot
+from netconsole.report.formats import RENDERERS
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot, encode, parse
 from tests.support.tui import switch_scenes as made

@@ -108,7 +108,7 @@ async def test_the_form_and_the_ending_of_the_file_follow_each_other() -> None:
     async with running() as one:
         await one.press("s", "down")
         assert isinstance(one.app.focused, Choice)
-        text = await one.press("right", "right")
+        text = await one.press("left")
         assert "[html]" in text
         box = one.app.screen.query_one("#field-file", Input)
         assert box.value.endswith(".html")

@@ -11,9 +11,10 @@ import jsonschema
 import msgspec
 import pytest
 
+from netconsole.base.output import FORMATS
 from netconsole.cli.main import run
 from netconsole.report import ticket
-from netconsole.snapshot.document import FORMATS, load
+from netconsole.snapshot.document import load
 from netconsole.snapshot.redact import Redactor
 from tests.support import made_up
 

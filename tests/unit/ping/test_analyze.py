@@ -20,7 +20,8 @@ from netconsole.ping.analysis.analyze import analyze
 from netconsole.ping.analysis.difference import compared
 from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown
-from netconsole.report import RENDERERS, of_ping, to_text
+from netconsole.report import of_ping, to_text
+from netconsole.report.formats import RENDERERS
 from tests.support.ping import capture_of, echo, four, linked
 
 ROOT = Path(__file__).parents[3]

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from msgspec import to_builtins
 
+from netconsole.base.output import FORMATS
 from netconsole.cli import replay as cli_replay
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
@@ -22,7 +23,6 @@ from netconsole.recording.reader import Recording
 from netconsole.report import ticket
 from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file
-from netconsole.snapshot.document import FORMATS
 from netconsole.snapshot.redact import Redactor
 from tests.support.recorded import Stream, record
 

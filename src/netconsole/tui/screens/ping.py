@@ -125,7 +125,7 @@ class PingScreen(Screen[None]):
             for name in _ENDS:
                 yield _field(name, kept.get(name, _DEFAULTS.get(name, "")))
         with Vertical(id="ping-keep"):
-            yield Horizontal(_label("as"), Choice(KEPT, id="field-as"), classes="field ping-field")
+            yield Horizontal(_label("as"), Choice(KEPT, "html", id="field-as"), classes="field ping-field")
             yield _field("name", f"{self.state.run}.html")
         yield Reader(id="page")
         yield _field("file", "")

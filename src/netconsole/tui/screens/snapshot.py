@@ -21,8 +21,9 @@ from textual.widgets import Input
 from netconsole.base import figure, output
 from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import parse_duration, safe
+from netconsole.base.output import FORMATS
 from netconsole.snapshot import builder
-from netconsole.snapshot.document import FORMATS, Snapshot
+from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.session import ReadsWhole, Session
 from netconsole.tui import actions
 from netconsole.tui.scene.scene import Scene
@@ -36,6 +37,7 @@ from netconsole.tui.widgets.look import Tone
 LOOK_EVERY_S = 0.2
 MAX_DURATION_S = 24 * 3600.0
 MAX_NOTE = 2000
+DEFAULT_FORMAT = "json"
 BAR_COLUMNS = 30
 _HINTS = {
     "time": "how long from now, such as 10s or 2m; empty: everything since the start",
@@ -109,9 +111,9 @@ class SnapshotScreen(Screen[None]):
         if self._stretch is None:
             yield _field("time", "10s")
         yield _field("note", "")
-        yield _choice("form", FORMATS)
-        yield _field("file", default_file(host, FORMATS[0]))
-        yield _choice("redact", ("no", "yes"))
+        yield _choice("form", tuple(FORMATS), DEFAULT_FORMAT)
+        yield _field("file", default_file(host, DEFAULT_FORMAT))
+        yield _choice("redact", ("no", "yes"), "no")
         yield Lines(id="hint")
         yield Lines(id="told")
         yield Lines(id="over-footer")
@@ -141,13 +143,14 @@ class SnapshotScreen(Screen[None]):
         """Changes the suffix of the file to that of the form."""
         box = self.query_one("#field-file", Input)
         path = Path(box.value)
-        if path.suffix.lstrip(".") in FORMATS:
-            box.value = str(path.with_suffix(f".{self._choice('form')}"))
+        if any(path.suffix.lstrip(".") in endings for endings in FORMATS.values()):
+            box.value = str(path.with_suffix(f".{FORMATS[self._choice('form')][0]}"))
 
     @on(Input.Changed, "#field-file")
     def _file_changed(self, event: Input.Changed) -> None:
         """Changes the form to that of the file's suffix."""
-        self.query_one("#field-form", Choice).choose(Path(event.value).suffix.lstrip("."))
+        ending = Path(event.value).suffix.lstrip(".")
+        self.query_one("#field-form", Choice).choose(next((form for form in FORMATS if ending in FORMATS[form]), ""))
 
     @on(Input.Submitted)
     @on(Choice.Submitted)
@@ -246,7 +249,7 @@ class SnapshotScreen(Screen[None]):
             file = Path(name).expanduser()
         except RuntimeError:
             raise bad(name, "", "no such user") from None
-        form = output.form_of(self._choice("form"), file, FORMATS, FORMATS[0])
+        form = output.form_of(self._choice("form"), file, DEFAULT_FORMAT)
         if file.exists():
             raise bad(file, "", "exists already: name another file")
         if not os.access(file.parent, os.W_OK | os.X_OK):
@@ -290,8 +293,8 @@ def _field(name: str, value: str) -> Horizontal:
     return Horizontal(_label(name), box, classes="field")
 
 
-def _choice(name: str, words: Sequence[str]) -> Horizontal:
-    return Horizontal(_label(name), Choice(words, id=f"field-{name}"), classes="field")
+def _choice(name: str, words: Sequence[str], value: str) -> Horizontal:
+    return Horizontal(_label(name), Choice(words, value, id=f"field-{name}"), classes="field")
 
 
 def _label(name: str) -> Lines:

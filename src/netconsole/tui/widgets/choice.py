@@ -26,10 +26,10 @@ class Choice(Painted, can_focus=True):
     class Submitted(Message):
         """Enter was pressed."""
 
-    def __init__(self, words: Sequence[str], *, id: str | None = None) -> None:
+    def __init__(self, words: Sequence[str], value: str | None = None, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.words = tuple(words)
-        self.value = self.words[0]
+        self.value = self.words[0] if value is None else value
 
     def choose(self, word: str) -> None:
         """Chooses a word. Does nothing when it is not one of the words."""
