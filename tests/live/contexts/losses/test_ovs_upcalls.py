@@ -120,6 +120,10 @@ def test_the_time_is_from_the_upcall_to_the_answer_and_of_twins_the_oldest_is_fi
     assert probe.ledger() == {} and probe.counters()["refused"] == 0
 
 
+QUICK_US = 60_000_000
+"""An answer within a minute is quick, however slow the machine is."""
+
+
 @pytest.mark.proves(
     "ovs_upcalls",
     "tables.flows.{port,netns,source,target,target_port,ethertype,protocol,vlan,upcalls}",
@@ -131,9 +135,9 @@ def test_the_time_is_from_the_upcall_to_the_answer_and_of_twins_the_oldest_is_fi
 def test_an_event_is_the_packet_and_each_flow_has_its_upcalls(load: Load) -> None:
     probe = load(PROBE, AS_FUNCTIONS)
     host = Upcalls(probe)
-    probe.set("details", events_per_s=100_000, threshold_us=2000)
     one = Flow(vlan=42)
     for flow, by, kind, ms in ((one, BY_LINK, MISS, 3), (one, BY_LINK, MISS, 0), (FLOW6, BY_OWN, FOR_USER_SPACE, 4)):
+        probe.set("details", events_per_s=100_000, threshold_us=2000 if ms else QUICK_US)
         with on_cpu(by):
             asked = host.upcall(flow, by, kind)
         wait(ms)
