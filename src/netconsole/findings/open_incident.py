@@ -73,6 +73,8 @@ class _Tally:
     """Whether its rate was made of a share of the packets."""
     away_ns: int | None = None
     """When it was read last, if nobody watches it now: then its rate is not known, and its total stands still."""
+    is_of_kernel: bool = False
+    """Whether the kernel counts it by itself: no program of ours is attached for it, so none can miss a packet."""
 
     @property
     def counted(self) -> int:
@@ -146,6 +148,7 @@ class OpenIncident:
         window = windows.of(family).get(match.evidence.key)
         if match.evidence.key in tally.rows or window is None:
             return
+        tally.is_of_kernel = not state.probes[family.probe].attach
         run = _run(match, window)
         tally.rows[match.evidence.key] = _Row(window.total - sum(move.delta for move in run), window.total)
         tally.peak = max(tally.peak, _most(run) / interval_s(state, family.probe))
@@ -288,6 +291,8 @@ class OpenIncident:
             sentence += f" ({figure.percent(share)} of {whose} packets)"
         if witness is not None:
             sentence += f" (by the kernel's counter; places not watched since {clock(self._away_ns())})"
+        elif lacks and tally is not None and (counted := self._kernel_counted(tally)) is not None:
+            sentence += f" (the kernel's own counter says {figure.count(counted)})"
         if blind is not None:
             sentence = f"no longer measured: {sentence}"
         ordered = sorted(self.evidence.values(), key=lambda match: (match.evidence != lead.evidence, -match.specific))
@@ -333,6 +338,18 @@ class OpenIncident:
             if one.cause == self.cause and one.unit == tally.unit and one.away_ns is None and one.moves
         ]  # fmt: skip
         return max(watched, key=lambda one: one.counted, default=None)
+
+    def _kernel_counted(self, tally: _Tally) -> int | None:
+        """What the kernel itself has counted meanwhile, if that is more than a tally that lacks some of it.
+
+        It is shown beside the total and not for it: its counters are of a whole namespace or CPU, which may lose such
+        packets at another device, or at a port that is no incident.
+        """
+        counted = [
+            one.counted for one in self.tallies.values()
+            if one.is_of_kernel and one.cause == self.cause and one.unit == tally.unit and one.counted > tally.counted
+        ]  # fmt: skip
+        return max(counted, default=None)
 
     def _away_ns(self) -> int:
         return max(one.away_ns for one in self.tallies.values() if one.away_ns is not None)

@@ -96,6 +96,23 @@ def test_what_a_device_or_a_cpu_counts_itself_goes_on_without_its_probe(
     assert told.ended_ns == 106 * SECOND + 5 and told.total == 19_000
 
 
+@pytest.mark.parametrize("lost", [0, 40])
+def test_what_the_kernel_counted_stands_beside_a_total_that_lacks_some(watched: Watched, lost: int) -> None:
+    """Programs miss packets now and then, as on a CPU that is busy with them. Its own counter does not."""
+    stream = watched._stream
+    attached = frames.Status(
+        **stream.stamp("kernel_drops"), state="attached", mode="summary", attach=["raw_tracepoint:kfree_skb"]
+    )
+    stream.state.apply(attached)
+    for _ in range(3):
+        missed = {"missed": frames.Count(delta=lost, total=lost)} if lost else {}
+        stream.state.apply(frames.Cost(**stream.stamp("kernel_drops"), interval_ns=SECOND, ledger=missed))
+        listed = watched.interval((DROPS, REFUSED, 1000), (COUNTERS, NO_PORT, 1200))
+    (one,) = [other for other in listed if other.cause == "nobody-listens"]
+    assert (one.total, one.at_least) == (3000, bool(lost))
+    assert one.sentence.endswith(" (the kernel's own counter says 3\u202f600)") == bool(lost), one.sentence
+
+
 def test_without_a_counter_nobody_knows_whether_it_goes_on(watched: Watched) -> None:
     for _ in range(3):
         watched.interval((DROPS, REFUSED, 1000))
