@@ -70,6 +70,10 @@ class Collector:
             header_tree.sweep()
         self._loads = LoadQueue(python, keep_in, capabilities.has_ring_buffer())
         self._sources = SourceReader()
+        self._whole: List[int] = []
+        """Commands that want everything to be read once."""
+        self._whole_asked: List[int] = []
+        """Those whose reading has begun."""
         self._ending: Optional[Tuple[Json, int, int]] = None
         """The frame that ends the interval, while the sources are read: body, monotonic and wall clock."""
         self._interval_ns = DEFAULT_INTERVAL_MS * _NS_PER_MS
@@ -90,6 +94,7 @@ class Collector:
             "interval": self._interval,
             "statistics": self._configure_statistics,
             "bound": self._bound,
+            "read_whole": self._ask_whole,
             "clock": lambda command: True,
             "stop": self._stop,
         }
@@ -177,8 +182,8 @@ class Collector:
         if self._ending is not None:
             self._end_interval()
         is_late = self._sources.is_reading
-        if self._why is None:
-            self._sources.read(now)
+        if self._why is None and self._sources.read(now, bool(self._whole)):
+            self._whole_asked, self._whole = self._whole_asked + self._whole, []
         for probe in list(self._probes.values()):
             self._report_probe(probe, since)
         body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read(self._loads.workers())}
@@ -190,10 +195,13 @@ class Collector:
     def _end_interval(self) -> None:
         """Sends what the sources have read, and the frame that ends the interval."""
         assert self._ending is not None
+        is_read = not self._sources.is_reading
         for one in self._sources.figures():
             self._output.send(*one)
         ending, self._ending = self._ending, None
         self._output.send(*ending)
+        while is_read and self._whole_asked:
+            self._reply(self._whole_asked.pop())
 
     def _patience_ns(self) -> int:
         return min(int(SOURCES_S * 1e9), self._interval_ns // 2)
@@ -306,6 +314,20 @@ class Collector:
         self._sources.start(command)
         return False
 
+    def _set_source(self, command: Json) -> bool:
+        name = command["probe"]
+        mode, why = command.get("mode") or self._sources.probes[name], commands.why(command)
+        if commands.knobs(command):
+            raise BadCommand("{}: this probe has no knobs".format(name))
+        if mode not in self._sources.modes[name]:
+            raise BadCommand("{}: this probe has no such mode".format(name))
+        self._sources.change(name, mode, why)
+        return True
+
+    def _ask_whole(self, command: Json) -> bool:
+        self._whole.append(command["id"])
+        return False
+
     def _unload(self, command: Json) -> bool:
         name = command.get("probe")
         load = self._loads.of_probe(name)
@@ -330,7 +352,7 @@ class Collector:
 
     def _set(self, command: Json) -> bool:
         if str(command.get("probe")) in self._sources.probes:
-            raise BadCommand("{}: this probe has no knobs".format(command["probe"]))
+            return self._set_source(command)
         probe = self._probes.get(str(command.get("probe")))
         if probe is None:
             raise BadCommand("probe {} is not loaded".format(command.get("probe")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 
 from netconsole.telemetry import frames
@@ -17,7 +18,13 @@ def frames_of(bodies: Sequence[Json]) -> list[frames.AnyFrame]:
     return [frames.decode(json.dumps({**stamp, **body}).encode()) for body in bodies]
 
 
+def read_of(
+    source: KernelSource, interval_ns: int = SECOND_NS, is_whole: bool = False, wall_ns: int | None = None
+) -> list[frames.AnyFrame]:
+    """The frames of one reading."""
+    return frames_of(source.read(SourceReading(interval_ns, time.time_ns() if wall_ns is None else wall_ns, is_whole)))
+
+
 def tables_of(source: KernelSource) -> list[frames.Table]:
     """The tables of one reading."""
-    found = frames_of(source.read(SourceReading(SECOND_NS)))
-    return [one for one in found if isinstance(one, frames.Table)]
+    return [one for one in read_of(source) if isinstance(one, frames.Table)]

@@ -56,8 +56,3 @@ def read_toml(path: Path) -> dict[str, object]:
         raise bad(path, "", f"not TOML: {error}") from None
     except (RecursionError, ValueError, OverflowError):
         raise bad(path, "", "not TOML: nested too deeply, or a number too large") from None
-
-
-def read_own_toml(file: str) -> dict[str, object]:
-    """The TOML file beside a module of ours, of the same name. ``file``: the module's ``__file__``."""
-    return read_toml(Path(file).with_suffix(".toml"))

@@ -8,10 +8,8 @@ from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.host.target import Question, Target
 from netconsole.telemetry.frames import MAX_TEXT, Host
 from netconsole_collector.kernel.cpus import ONLINE, numbers
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS
 
-HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
-"""As netconsole_collector.names.labels names them."""
 _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 
 

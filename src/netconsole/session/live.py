@@ -207,7 +207,16 @@ class LiveSession:
 
     def read_whole(self) -> threading.Event:
         """See :class:`netconsole.telemetry.session.ReadsWhole`."""
-        return self._sources.read_whole()
+        done = threading.Event()
+        ended = itertools.count(1)
+
+        def has_ended(_: object = None) -> None:
+            if next(ended) == 2:  # the sources here, and those of the collector
+                done.set()
+
+        self._sources.read_whole(has_ended)
+        self._ask({"command": "read_whole"}, None).add_done_callback(has_ended)
+        return done
 
     def sample_often(self, is_often: bool) -> None:
         """See :class:`netconsole.telemetry.session.Governable`. A collector that is started again keeps to it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from netconsole.sources.link_state import VETH, Link
+from netconsole_collector.sources.link_state import VETH, Link
 
 FLAPS_NS: Final = 60_000_000_000
 """How long a carrier that was lost and came back is reported."""

@@ -11,12 +11,12 @@ from typing import ClassVar
 
 from netconsole.host.target import Target
 from netconsole.sources.base import FrameMaker
-from netconsole.sources.link_state import VethPeers, veth_peers
 from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
 from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
 from netconsole.telemetry.frames import AnyFrame
 from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
+from netconsole_collector.sources.link_state import VethPeers, veth_peers
 
 QUEUE_COUNTS = ("packets", "bytes", "drops", "requeues", "overlimits")
 MAX_ROWS = 4096

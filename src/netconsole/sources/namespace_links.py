@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from netconsole.host.target import InsideNamespace, Question
 from netconsole.sources.carrier import Carrier
-from netconsole.sources.link_state import LINKS, Link, LinkTable, VethPeers, peer_of
 from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, QueueWaits, handle_text, htb_rate
 from netconsole.telemetry.frames import Label
 from netconsole_collector.sources.base import SourceRow
+from netconsole_collector.sources.link_state import LINKS, Link, LinkTable, VethPeers, peer_of
 
 READ_EVERY = 60
 """Readings after which everything is read again, whatever the kernel has reported meanwhile."""

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from netconsole.host.identity import NAMED_NETNS
 from netconsole.host.target import InsideNamespace, NamespaceWatch, Question, Target
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.primitives.here import HERE, NAMED_NETNS
 
 MAX_NAMESPACES = 256
 """The most namespaces that are opened. Each takes two or three descriptors, and a process often has only 1024."""

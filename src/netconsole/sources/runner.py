@@ -15,10 +15,8 @@ from netconsole.host.target import Target
 from netconsole.profile.scope import RunScope
 from netconsole.sources.base import FrameMaker, HasModes, Source
 from netconsole.sources.links import Links
-from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
-from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, ProbeStatus, Status
 from netconsole.telemetry.request import ProbeRequest
@@ -27,8 +25,6 @@ from netconsole_collector.sources.base import SourceError
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
     "links": Links,
-    "nic": NicCounters,
-    "protocol_counters": ProtocolCounters,
     "ovs": OvsFlows,
     "self": OwnCost,
 }
@@ -63,7 +59,7 @@ class SourceRunner:
         self._sources = [(request, self._made(request)) for request in requests if request.source in FACTORIES]
         self._more: SimpleQueue[ProbeRequest] = SimpleQueue()
         self._failing: dict[str, str] = {}
-        self._whole: SimpleQueue[threading.Event] = SimpleQueue()
+        self._whole: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
 
@@ -75,11 +71,9 @@ class SourceRunner:
         """Read one more source from the next interval on. Its status says whether that worked."""
         self._more.put(request)
 
-    def read_whole(self) -> threading.Event:
-        """Read everything once in the next interval, also what is read less often. Set when that was delivered."""
-        done = threading.Event()
-        self._whole.put(done)
-        return done
+    def read_whole(self, then: Callable[[], None]) -> None:
+        """Read everything once in the next interval, also what is read less often. ``then``: it was delivered."""
+        self._whole.put(then)
 
     def set_mode(self, name: str, mode: Mode) -> bool:
         """Change the mode of a source from its next reading on, and say so in its status. False: it has only one."""
@@ -119,8 +113,8 @@ class SourceRunner:
                         batch += self._all_failed(opened, error)
                 batch.append(self._make.cost(self._own.usage()))
                 self._deliver(batch)
-                for done in asked:
-                    done.set()
+                for then in asked:
+                    then()
                 # A reading that is late is skipped: the next one is due at the next full interval.
                 now = time.monotonic()
                 due += self._interval_s * (1 + int((now - due) / self._interval_s))

@@ -15,6 +15,9 @@ from netconsole_collector.primitives.inside import Inside, make_inside, read_ins
 from netconsole_collector.primitives.netlink import RECEIVE_BYTES, Netlink
 from netconsole_collector.primitives.netns_watch import Watch
 
+HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
+"""As netconsole_collector.names.labels names them."""
+
 
 class Moment(NamedTuple):
     """A moment by CLOCK_MONOTONIC and CLOCK_REALTIME of this machine, and by CLOCK_MONOTONIC of the host. All in ns.

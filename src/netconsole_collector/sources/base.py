@@ -12,6 +12,11 @@ SourceRow = Tuple[Dict[str, Union[str, int, None]], Sequence[Optional[int]], Map
 """One row as the kernel has it now: labels, counters since boot, gauges. None: it does not count that, or not now."""
 
 
+def printable(text: str) -> str:
+    """A name from outside, without what would command a terminal."""
+    return "".join(one if one.isprintable() else "\\x{:02x}".format(ord(one)) for one in text)
+
+
 class SourceError(Exception):
     """A source cannot read. ``str()`` is one sentence; ``help`` says what to do.
 
@@ -25,10 +30,15 @@ class SourceError(Exception):
 
 
 class SourceReading:
-    """One reading of all sources. ``interval_ns``: since the one before."""
+    """One reading of all sources, at ``wall_ns``. ``interval_ns``: since the one before.
 
-    def __init__(self, interval_ns: int) -> None:
+    ``is_whole``: it has to have everything, also what is read less often.
+    """
+
+    def __init__(self, interval_ns: int, wall_ns: int = 0, is_whole: bool = False) -> None:
         self.interval_ns = interval_ns
+        self.wall_ns = wall_ns
+        self.is_whole = is_whole
 
     def table(self, probe: str, name: str, found: Tuple[List[Json], bool, int]) -> Json:
         """Rows of this interval, as :class:`RowMaker` gives them."""
@@ -37,9 +47,26 @@ class SourceReading:
         body.update(full=full, omitted=omitted, rows=rows)
         return body
 
+    def ledger(self, probe: str, entries: Mapping[str, Tuple[int, int]]) -> Json:
+        """What a probe's counts lack: of this interval, and in all."""
+        lacks = {name: {"delta": delta, "total": total} for name, (delta, total) in entries.items()}
+        return {"kind": "cost", "probe": probe, "interval_ns": self.interval_ns, "ledger": lacks}
+
+    def counters(self, probe: str, values: Mapping[str, Tuple[int, int]]) -> Json:
+        """Counters: of this interval, and in all."""
+        counts = {name: {"delta": delta, "total": total} for name, (delta, total) in values.items()}
+        return {"kind": "counters", "probe": probe, "interval_ns": self.interval_ns, "values": counts}
+
+    def event(self, probe: str, name: str, fields: Json) -> Json:
+        """One event of this interval."""
+        return {"kind": "event", "probe": probe, "name": name, "fields": fields}
+
 
 class KernelSource:
     """Reads something of this host in every interval. Used from one thread."""
+
+    mode = "summary"
+    """May change between two readings."""
 
     def open(self) -> None:
         """Prepare for reading. Raises SourceError."""

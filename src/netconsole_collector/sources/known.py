@@ -3,11 +3,19 @@
 from typing import Any, Callable, Dict
 
 from netconsole_collector.sources.base import KernelSource
+from netconsole_collector.sources.nic_counters import NicCounters
+from netconsole_collector.sources.protocol_counters import ProtocolCounters
 from netconsole_collector.sources.sockets import SocketGroups
 from netconsole_collector.sources.softnet import Softnet
 from netconsole_collector.sources.vm_states import VmStates
 
-KNOWN: Dict[str, Callable[[], KernelSource]] = {"sockets": SocketGroups, "softnet": Softnet, "vms": VmStates}
+KNOWN: Dict[str, Callable[[], KernelSource]] = {
+    "nic": NicCounters,
+    "protocol_counters": ProtocolCounters,
+    "sockets": SocketGroups,
+    "softnet": Softnet,
+    "vms": VmStates,
+}
 
 
 def is_source(spec: Dict[str, Any]) -> bool:

@@ -39,8 +39,19 @@ class _Stop(NamedTuple):
     probe: str
 
 
+class _Change(NamedTuple):
+    probe: str
+    mode: str
+    why: Optional[str]
+
+
 class _Due(NamedTuple):
     """A reading is due."""
+
+    is_whole: bool
+
+
+_Asked = Union[_Start, _Stop, _Change, _Due]
 
 
 class SourceReader:
@@ -52,7 +63,9 @@ class SourceReader:
         os.set_blocking(self._wake, False)
         self.probes: Dict[str, str] = {}
         """The mode of each probe that is read so."""
-        self._asked: "queue.Queue[Union[_Start, _Stop, _Due]]" = queue.Queue()
+        self.modes: Dict[str, List[str]] = {}
+        """Those that it may have."""
+        self._asked: "queue.Queue[_Asked]" = queue.Queue()
         self._told: Deque[Dated] = deque()
         self._figures: Deque[Dated] = deque()
         self._refused: Deque[str] = deque()
@@ -74,19 +87,29 @@ class SourceReader:
 
     def start(self, command: Json) -> None:
         """Reads one more source, by its load command, which is answered when it was opened."""
+        spec = command["spec"]["probe"]
         self.probes[command["probe"]] = command.get("mode") or "summary"
-        self._ask(_Start(command, KNOWN[command["spec"]["probe"]["source"]]))
+        self.modes[command["probe"]] = spec.get("modes", ["summary"])
+        self._ask(_Start(command, KNOWN[spec["source"]]))
 
     def stop(self, probe: str) -> str:
         """Reads it no more. Returns its mode."""
         self._ask(_Stop(probe))
         return self.probes.pop(probe)
 
-    def read(self, now_ns: int) -> None:
-        """Asks for the figures of this interval, unless the last ones are still to come."""
-        if self.probes and not self.is_reading:
+    def change(self, probe: str, mode: str, why: Optional[str]) -> None:
+        """Reads it in another mode from now on. Its status says so."""
+        self.probes[probe] = mode
+        self._ask(_Change(probe, mode, why))
+
+    def read(self, now_ns: int, is_whole: bool = False) -> bool:
+        """Asks for the figures of this interval. False: the last ones are still to come."""
+        if self.is_reading:
+            return False
+        if self.probes:
             self._asked_ns = now_ns
-            self._ask(_Due())
+            self._ask(_Due(is_whole))
+        return True
 
     def told(self, now_ns: int) -> List[Dated]:
         """Answers and changes of state since the last call."""
@@ -113,7 +136,7 @@ class SourceReader:
                 why = "{} has not answered for {:g} s".format(self._current, SILENT_S)
                 self._tell(status(probe, "failed", mode, {}, why))
 
-    def _ask(self, what: "Union[_Start, _Stop, _Due]") -> None:
+    def _ask(self, what: "_Asked") -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
             self._thread.start()
@@ -128,8 +151,10 @@ class SourceReader:
                 self._open(asked)
             elif isinstance(asked, _Stop):
                 self._close(asked.probe)
+            elif isinstance(asked, _Change):
+                self._change(asked)
             else:
-                self._read_all()
+                self._read_all(asked.is_whole)
                 self._asked_ns = None
             self._wake_up()
 
@@ -142,6 +167,7 @@ class SourceReader:
     def _open(self, asked: _Start) -> None:
         one = _Source(asked.command["probe"], asked.command.get("mode") or "summary", asked.make())
         reply = {"kind": "reply", "id": asked.command["id"], "ok": True, "error": None}
+        one.source.mode = one.mode
         self._current = one.probe
         try:
             one.source.open()
@@ -161,9 +187,19 @@ class SourceReader:
         self._sources = [one for one in self._sources if one.probe != probe]
         self._failing.pop(probe, None)
 
-    def _read_all(self) -> None:
+    def _change(self, asked: _Change) -> None:
+        changed = []
+        for one in self._sources:
+            if one.probe == asked.probe:
+                one.source.mode = asked.mode
+                one = one._replace(mode=asked.mode)
+                self._tell(status(one.probe, "attached", one.mode, {}, asked.why))
+            changed.append(one)
+        self._sources = changed
+
+    def _read_all(self, is_whole: bool) -> None:
         now, wall = mono_ns(), wall_ns()
-        reading = SourceReading(max(1, now - self._read_ns))
+        reading = SourceReading(max(1, now - self._read_ns), wall, is_whole)
         self._read_ns = now
         for one in self._sources:
             self._current = one.probe

@@ -19,4 +19,4 @@ def test_each_counter_of_the_kernel_is_known(bare: Hypervisor) -> None:
         texts[file] = read.text if read.code == 0 else None
     found = names(texts.__getitem__)
     assert len(found) > 300 and any(name.startswith("Sctp") for name in found)
-    assert not unknown(found), "add them to provoked-counters.toml, and to protocol_losses.toml what means a loss"
+    assert not unknown(found), "add them to provoked-counters.toml, and to protocol_losses.py what means a loss"

@@ -41,7 +41,10 @@ def test_a_source_is_read_in_every_interval_and_ends_when_it_is_unloaded() -> No
             assert isinstance(end, frames.Cost) and end.mono_ns <= table.mono_ns < end.mono_ns + end.interval_ns
             assert table.source == "collector" and table.interval_ns > 0
         assert "loaded already" in str(load(driver, "softnet", spec).error)
-        assert "no knobs" in str(driver.ask(command="set", probe="softnet", mode="details").error)
+        assert "mode" in str(driver.ask(command="set", probe="softnet", mode="details").error)
+        assert "no knobs" in str(driver.ask(command="set", probe="softnet", knobs={"netns": 1}).error)
+        read = driver.ask(command="read_whole")
+        assert read.ok and isinstance(driver.seen[-2], frames.Cost), "answered when the interval has ended"
         assert "mode" in str(driver.ask(command="load", probe="x", spec=spec, source="", mode="everything").error)
         assert driver.ask(command="unload", probe="softnet", why="enough").ok
         off = of(frames.Status, driver.seen, "softnet")[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator, Sequence
 
@@ -14,9 +15,7 @@ from netconsole.probes.catalogue import shipped
 from netconsole.sources import facts
 from netconsole.sources.base import FrameMaker, Source
 from netconsole.sources.links import Links
-from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.ovs.flows import OvsFlows
-from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.telemetry.frames import AnyFrame, Row, Table
 from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
 from netconsole_collector.sources.base import FULL_EVERY
@@ -192,35 +191,38 @@ def test_sockets_and_vms_are_those_of_the_far_host(far: Far) -> None:
     assert [row.labels["vm"] for row in machines.rows] == ["far-vm"]
 
 
-def test_protocols_count_in_the_namespaces_of_the_far_host(far: Far, target: FarTarget) -> None:
-    counters = ProtocolCounters(target)
-    counters.open()
-    for _ in range(3):
-        read(counters, target)
-    run(*far.enter, "python3", "-c", "import socket; socket.socket(2, 2).sendto(b'', ('127.0.0.1', 9))")
-    found = read(counters, target)["counters"]
+@contextlib.contextmanager
+def reading(far: Far, name: str) -> Iterator[Driver]:
+    """The collector of the far host, which reads this source."""
+    with Driver(PYTHON, "--compiled-elsewhere", before=far.enter) as driver:
+        assert driver.ask(command="interval", ms=200).ok
+        assert driver.ask(command="load", probe=name, spec=shipped(name).raw, source="").ok
+        assert driver.ask(command="read_whole").ok
+        yield driver
+
+
+def test_protocols_count_in_the_namespaces_of_the_far_host(far: Far) -> None:
+    with reading(far, "protocol_counters") as driver:
+        run(*far.enter, "python3", "-c", "import socket; socket.socket(2, 2).sendto(b'', ('127.0.0.1', 9))")
+        found = driver.until(Table, lambda table: table.name == "counters" and bool(table.rows)).rows
     assert {row.labels["netns"] for row in found} == {"host"}
     assert {row.labels["counter"]: row.counts["count"].total > 0 for row in found}["UdpNoPorts"]
 
 
-def test_nics_count_on_the_far_host(far: Far, target: FarTarget) -> None:
-    nics = NicCounters(target)
-    nics.open()
+def test_nics_count_on_the_far_host(far: Far) -> None:
     words = [*far.enter, "python3", "-c", DROP_ALL, "farpeer"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as dropping:
         assert dropping.stdout
         if dropping.stdout.readline() != "ready\n":
             pytest.skip("cannot run here: no XDP program could be attached")
-        read(nics, target)
-        frames = "".join(f"{'ff' * 6}0200000000aa88b5{'00' * 46}\n" for _ in range(SOME))
-        run(*far.enter, "python3", "-c", SEND_FRAMES, "fareth", input=frames)
-        while not (found := read(nics, target)["losses"]):
-            pass  # intervals are so short here that NICs are not read in each
+        with reading(far, "nic_counters") as driver:
+            frames = "".join(f"{'ff' * 6}0200000000aa88b5{'00' * 46}\n" for _ in range(SOME))
+            run(*far.enter, "python3", "-c", SEND_FRAMES, "fareth", input=frames)
+            found = driver.until(Table, lambda table: table.name == "losses" and bool(table.rows)).rows
         dropping.communicate()
     (row,) = found
     assert (row.labels["device"], row.labels["counter"]) == ("farpeer", "rx_queue_N_xdp_drops")
     assert row.counts["count"].delta == SOME
-    nics.close()
 
 
 def test_open_vswitch_is_asked_through_its_far_control_socket(target: FarTarget) -> None:

@@ -8,16 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import msgspec
 import pytest
 
 from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import load_all
 from netconsole.sources.base import FrameMaker
-from netconsole.sources.nic.counters import NicCounters
 from netconsole.sources.own_cost import OwnCost
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
+from netconsole_collector.sources.nic_counters import NicCounters
 from tests.support.live.network import BARE_PYTHON, Namespace, Wire, send_frames
+from tests.support.sources import read_of
 
 SOME = 400
 CLONE_NEWNET = 0x40000000
@@ -75,13 +77,15 @@ class Counted:
         self._incidents = Incidents(load_all())
         self._source.mode = "details"
         self._source.open()
-        self._state.apply(self._make.status(NicCounters.name, "attached", "details"))
+        self._state.apply(self._make.status("nic_counters", "attached", "details"))
         self.read()
 
     def read(self) -> None:
         """One interval."""
         self._make.tick()
-        found = self._source.read(self._make)
+        stamp = {"source": "console", "mono_ns": self._make.mono_ns, "wall_ns": self._make.wall_ns}
+        read = read_of(self._source, self._make.interval_ns)
+        found = [msgspec.structs.replace(one, **stamp) for one in read]
         for frame in (*found, self._make.cost(OwnCost().usage())):
             self._state.apply(frame)
         self.rows = {
@@ -130,7 +134,7 @@ def test_the_names_of_this_machines_devices_are_read_whole() -> None:
     source = NicCounters()
     source.open()
     try:
-        source.read(FrameMaker())
+        read_of(source)
         devices = {one.name: one for one in source._devices}
         assert all(len(one.places) == one.count and all(one.places) for one in devices.values()), (
             "no name twice, none empty"

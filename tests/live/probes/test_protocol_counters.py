@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.protocol_counters import ProtocolCounters
 from netconsole.telemetry import frames
+from netconsole_collector.sources.protocol_counters import ProtocolCounters
 from tests.support.live.network import BARE_PYTHON, SleepingReceiver, Wire, send_frames, send_udp
+from tests.support.sources import read_of
 
 SOME = 40
 WAIT = "import sys; print('ready', flush=True); sys.stdin.read()"
@@ -24,14 +24,13 @@ class Losses:
     def __init__(self, wire: Wire) -> None:
         self._holder = wire.b.start(WAIT, python=BARE_PYTHON)
         assert self._holder.stdout and self._holder.stdout.readline() == "ready\n"
-        self._name, self._make, self._source = wire.b.name, FrameMaker(), ProtocolCounters()
-        self._make.is_whole = True  # however many namespaces other tests have made
+        self._name, self._source = wire.b.name, ProtocolCounters()
         self._source.open()
         self.since()
 
     def since(self) -> dict[str, int]:
         """Deltas by counter."""
-        *_, table = self._source.read(self._make)
+        *_, table = read_of(self._source, is_whole=True)  # however many namespaces other tests have made
         assert isinstance(table, frames.Table)
         mine = (row for row in table.rows if row.labels["netns"] == self._name)
         return {str(row.labels["counter"]): row.counts["count"].delta for row in mine if row.counts["count"].delta}
@@ -120,7 +119,7 @@ def test_how_full_conntrack_is_is_told_of_each_namespace(wire: Wire) -> None:
         with SleepingReceiver(wire.b, 3) as receiver:
             send_udp(wire.a, B, receiver.port, SOME)
             source.open()
-            (table,) = (one for one in source.read(FrameMaker()) if getattr(one, "name", "") == "conntrack")
+            (table,) = (one for one in read_of(source) if getattr(one, "name", "") == "conntrack")
         assert isinstance(table, frames.Table)
         (row,) = (one for one in table.rows if one.labels["netns"] == wire.b.name)
         entries, limit = (

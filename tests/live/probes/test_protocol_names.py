@@ -15,5 +15,5 @@ def read(file: str) -> str | None:
 def test_each_counter_of_this_kernel_is_known() -> None:
     found = names(read)
     assert len(found) > 300, FILES
-    assert not unknown(found), "add them to provoked-counters.toml, and to protocol_losses.toml what means a loss"
+    assert not unknown(found), "add them to provoked-counters.toml, and to protocol_losses.py what means a loss"
     assert unknown([*found, "TcpExtTCPNewDrop"]) == ["TcpExtTCPNewDrop"]

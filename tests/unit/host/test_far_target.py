@@ -23,7 +23,6 @@ from netconsole.host.target import Question, Target
 from netconsole.sources import facts
 from netconsole.sources.base import FrameMaker
 from netconsole.sources.facts.reading import Fact
-from netconsole.sources.link_state import LinkTable
 from netconsole.sources.links import Links
 from netconsole.sources.runner import FACTORIES
 from netconsole_collector.kernel.cpus import ONLINE
@@ -32,6 +31,7 @@ from netconsole_collector.primitives.changes import PIECE_BYTES, DamagedAnswer, 
 from netconsole_collector.primitives.here import HERE
 from netconsole_collector.primitives.server import FAILED, HEAD, ITEM
 from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.link_state import LinkTable
 from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, bound_sockets
 from netconsole_collector.sources.softnet import SOFTNET
 from tests.support.far_host import NearHost

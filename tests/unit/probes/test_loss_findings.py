@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from netconsole.base.protocol_losses import meanings
 from netconsole.findings.incident import Incident
 from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
+from netconsole_collector.sources.protocol_losses import MEANINGS
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PlayedSession
 
@@ -99,7 +99,7 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     "findings.counters.count.!.loss",
 )
 def test_a_loss_that_a_protocol_counts_is_said_by_its_meaning(counter: str, cause: str, level: str) -> None:
-    kind, meaning = meanings()[counter]
+    kind, meaning = MEANINGS[counter]
     row = {"counter": counter, "class": kind, "netns": "blue", "meaning": meaning}
     assert said("protocol_counters", row, 0, table="counters") == []
     (one,) = said("protocol_counters", row, 40, table="counters")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from netconsole.sources.carrier import FLAPS_NS, Carrier
-from netconsole.sources.link_state import Link
+from netconsole_collector.sources.link_state import Link
 
 SECOND = 1_000_000_000
 
@@ -25,13 +25,13 @@ class Watched:
         self.carrier = Carrier(link, 0)
         self.read()
 
-    def read(self, drops: int = 0, losses: int = 0, **state: object) -> tuple[int, int, int]:
+    def read(self, drops: int = 0, losses: int = 0, **state: Any) -> tuple[int, int, int]:
         """Whether its carrier is lost, and the packets that were lost for that; to its peer."""
         self._drops += drops
         self._now_ns += SECOND
         if losses or state:
             losses += self.link.carrier_losses
-            self.link = replace(self.link, carrier_losses=losses, **state)  # type: ignore[arg-type]
+            self.link = self.link._replace(carrier_losses=losses, **state)
         self._links[self.link.index] = self.link
         self.carrier.take(self.link, self._drops, self._links, self._peer, self._now_ns)
         return self.carrier.carrier_lost, self.carrier.lost, self.carrier.lost_to_peer
@@ -41,9 +41,9 @@ class Watched:
         return self.peer
 
 
-def link(kind: str = "", index: int = 5, **state: object) -> Link:
-    fields: dict[str, object] = {"is_up": True, "has_carrier": True, "carrier_losses": 1, "carrier_changes": 2} | state
-    return Link(index, "x", kind, bytes([2, index]), **fields)  # type: ignore[arg-type]
+def link(kind: str = "", index: int = 5, **state: Any) -> Link:
+    fields: dict[str, Any] = {"is_up": True, "has_carrier": True, "carrier_losses": 1, "carrier_changes": 2} | state
+    return Link(index, "x", kind, bytes([2, index]), **fields)
 
 
 def test_a_port_that_was_free_all_the_time_is_no_finding() -> None:

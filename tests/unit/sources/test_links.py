@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from netconsole.host.target import InsideNamespace, Question
-from netconsole.sources import link_state
 from netconsole.sources import links as sources_links
 from netconsole.sources.base import FrameMaker
-from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
 from netconsole.sources.links import Links
 from netconsole.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
 from netconsole.sources.namespaces import MAX_NAMESPACES
@@ -22,7 +20,9 @@ from netconsole.sources.qdiscs import Qdisc
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, Unasked
+from netconsole_collector.sources import link_state
 from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
 from tests.support.rtnetlink import attribute, link_message, number, qdisc_message
 
 END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"

@@ -168,7 +168,9 @@ def test_a_whole_reading_is_one_and_is_delivered_when_it_is_said_to_be(monkeypat
 
     sources = SourceRunner([ProbeRequest("whole", source="whole")], 0.01, deliver, itertools.count(1))
     sources.start()
-    assert sources.read_whole().wait(LIMIT_S) and True in Whole.readings
+    told = threading.Event()
+    sources.read_whole(told.set)
+    assert told.wait(LIMIT_S) and True in Whole.readings
     assert enough.wait(LIMIT_S)
     sources.close()
     assert Whole.readings.count(True) == 1

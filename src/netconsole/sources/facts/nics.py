@@ -14,7 +14,7 @@ from netconsole.base.fact_keys import key
 from netconsole.host.target import Question
 from netconsole.sources.facts.ethtool import Device
 from netconsole.sources.facts.reading import Facts, reason
-from netconsole.sources.link_state import RTM_GETLINK, RTM_NEWLINK
+from netconsole_collector.sources.link_state import RTM_GETLINK, RTM_NEWLINK
 from netconsole_collector.sources.netlink_messages import whole
 
 _NET = "/sys/class/net"

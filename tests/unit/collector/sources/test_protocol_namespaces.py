@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources import protocol_counters
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.protocol_counters import MAX_EVERY, SEARCH_EVERY, ProtocolCounters, parse_conntrack
 from netconsole.telemetry.frames import AnyFrame, Cost, Status, Table
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources import protocol_counters
 from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.protocol_counters import MAX_EVERY, SEARCH_EVERY, ProtocolCounters, parse_conntrack
+from tests.support.sources import read_of
 
 
 class Host(Here):
@@ -116,11 +116,11 @@ def test_each_namespace_is_told_by_its_name(host: Host) -> None:
         if name:
             host.named(name, pid)
     source = opened(host)
-    assert moved(source.read(FrameMaker())) == {}
+    assert moved(read_of(source)) == {}
     for number, pid in enumerate(("self", "7", "8", "9"), 1):
         host.counts(pid, number)
     unnamed = str((host.root / "proc/9/ns/net").stat().st_ino)
-    assert moved(source.read(FrameMaker())) == {"host": 1, "blue": 2, "a\\xff": 3, unnamed: 4}
+    assert moved(read_of(source)) == {"host": 1, "blue": 2, "a\\xff": 3, unnamed: 4}
 
 
 @pytest.mark.parametrize("is_inside", [True, False])
@@ -129,16 +129,16 @@ def test_the_host_is_where_init_is_and_the_own_one_where_that_is_not_to_be_seen(
     if is_inside:
         host.process("1")
     source = opened(host)
-    source.read(FrameMaker())
+    read_of(source)
     host.counts("self", 5)
     own = str((host.root / "proc/self/ns/net").stat().st_ino)
-    assert moved(source.read(FrameMaker())) == {own if is_inside else "host": 5}
+    assert moved(read_of(source)) == {own if is_inside else "host": 5}
 
 
 def test_namespaces_are_searched_for_now_and_then(host: Host) -> None:
     source, found = opened(host), []
     for _ in range(2 * SEARCH_EVERY + 1):
-        source.read(FrameMaker())
+        read_of(source)
         found.append(host.searches)
     assert found == [1] * SEARCH_EVERY + [2] * SEARCH_EVERY + [3]
 
@@ -150,18 +150,18 @@ def test_a_namespace_is_read_by_another_process_when_the_first_one_has_gone(host
     os.link(host.root / "proc/7/ns/net", host.root / "proc/8/ns/net")
     shutil.copytree(host.root / "proc/7/net", host.root / "proc/8/net")
     source = opened(host)
-    source.read(FrameMaker())
+    read_of(source)
     shutil.rmtree(host.root / "proc/7")
-    frames = source.read(FrameMaker())
+    frames = read_of(source)
     assert moved(frames) == {} and table(frames, "conntrack").rows == [], "nobody has read it"
     host.counts("8", 4)
-    frames = source.read(FrameMaker())
+    frames = read_of(source)
     assert moved(frames) == {}, "counted from here on"
     unnamed = str((host.root / "proc/8/ns/net").stat().st_ino)
     assert [row.labels for row in table(frames, "conntrack").rows] == [{"netns": unnamed}]
     assert late(frames) == (1, 1), "what it counted meanwhile is missing"
     host.counts("8", 6)
-    assert moved(source.read(FrameMaker())) == {unnamed: 2}
+    assert moved(read_of(source)) == {unnamed: 2}
     assert (host.reads, host.searches) == (["/proc/7/net/snmp"] * 2 + ["/proc/8/net/snmp"] * 2, 2)
 
 
@@ -176,31 +176,31 @@ def late(frames: list[AnyFrame]) -> tuple[int, int] | None:
 def test_a_namespace_without_a_process_is_read_by_its_name(host: Host) -> None:
     path = host.named_alone("quiet", 5)
     source = opened(host)
-    source.read(FrameMaker())
+    read_of(source)
     path.write_text("Udp: RcvbufErrors\nUdp: 7\n")
-    assert moved(source.read(FrameMaker())) == {"quiet": 2}
+    assert moved(read_of(source)) == {"quiet": 2}
 
 
 def test_a_namespace_that_is_made_later_is_found_at_once_and_counts_from_its_begin(host: Host) -> None:
     host.named_alone("first", 0)
     host.names_are_old()
     source = opened(host)
-    source.read(FrameMaker())
+    read_of(source)
     searches = host.searches
-    source.read(FrameMaker())
+    read_of(source)
     assert host.searches == searches, "nothing has moved"
     host.named_alone("second", 40)
     for _ in range(2):
-        frames = source.read(FrameMaker())
+        frames = read_of(source)
     assert (moved(frames), late(frames)) == ({"second": 40}, None)
 
 
 def test_a_namespace_without_a_name_that_is_found_late_is_said_to_lack_something(host: Host) -> None:
     source = opened(host)
-    source.read(FrameMaker())
+    read_of(source)
     host.process("7")
     host.counts("7", 40)
-    ledger = [late(source.read(FrameMaker())) for _ in range(SEARCH_EVERY + 1)]
+    ledger = [late(read_of(source)) for _ in range(SEARCH_EVERY + 1)]
     assert ledger == [None] * (SEARCH_EVERY - 1) + [(1, 1), (0, 1)]
 
 
@@ -209,10 +209,10 @@ def test_the_name_is_there_when_the_last_process_goes(host: Host) -> None:
     host.named(b"blue", "7")
     host.names_are_old()
     source = opened(host)
-    source.read(FrameMaker())
+    read_of(source)
     (host.root / "run/netns/blue").write_text("Udp: RcvbufErrors\nUdp: 3\n")
     shutil.rmtree(host.root / "proc/7")
-    frames = source.read(FrameMaker())
+    frames = read_of(source)
     assert (moved(frames), late(frames)) == ({"blue": 3}, None), "nothing of it is missing"
 
 
@@ -223,7 +223,7 @@ def test_who_may_not_enter_reads_those_with_a_process(host: Host) -> None:
     source = opened(host)
     for number in range(3):
         host.counts("7", number)
-        frames = source.read(FrameMaker())
+        frames = read_of(source)
     assert list(moved(frames).values()) == [2]
 
 
@@ -231,12 +231,12 @@ def test_what_has_no_process_any_more_is_left_out_at_the_next_search(host: Host)
     host.process("7")
     host.counts("7", 0, entries=4)
     source = opened(host)
-    source.read(FrameMaker())
+    read_of(source)
     (host.root / "proc/7/ns/net").unlink()
     rows = []
     for number in range(SEARCH_EVERY):
         host.counts("7", number + 1, entries=5 + number)
-        frames = source.read(FrameMaker())
+        frames = read_of(source)
         rows.append([len(table(frames, name).rows) for name in ("counters", "conntrack")])
         assert len(frames) == 2
     assert rows == [[1, 1]] * (SEARCH_EVERY - 1) + [[0, 0]]
@@ -246,14 +246,13 @@ def test_what_has_no_process_any_more_is_left_out_at_the_next_search(host: Host)
 def test_namespaces_that_take_long_are_read_less_often(host: Host, interval_s: int, cost_s: float, every: int) -> None:
     host.process("7")
     host.cost_s = cost_s
-    source, make, found = opened(host), FrameMaker(), []
-    make.interval_ns = interval_s * 1_000_000_000
+    source, found = opened(host), []
+    interval_ns = interval_s * 1_000_000_000
     for _ in range(7):
-        source.read(make)
+        read_of(source, interval_ns)
         found.append(len(host.reads))
     assert found == [1 + number // every for number in range(7)]
-    make.is_whole = True
-    source.read(make)
+    read_of(source, interval_ns, is_whole=True)
     assert len(host.reads) == found[-1] + 1, "a reading that has to have everything"
 
 
@@ -262,7 +261,7 @@ def test_however_long_they_take_they_are_read_once_in_a_minute(host: Host) -> No
     host.cost_s = 99.0
     source, found = opened(host), []
     for _ in range(MAX_EVERY + 1):
-        source.read(FrameMaker())
+        read_of(source)
         found.append(len(host.reads))
     assert found == [1] * MAX_EVERY + [2]
 
@@ -275,14 +274,14 @@ def test_namespaces_above_the_limit_are_left_out_and_told(host: Host, monkeypatc
         host.counts(pid, 0, entries=1)
     host.counts("self", 0, entries=1)
     source = opened(host)
-    said, conntrack, _ = source.read(FrameMaker())
+    said, conntrack, _ = read_of(source)
     assert isinstance(said, Status) and isinstance(conntrack, Table)
     assert (said.state, said.mode) == ("degraded", "summary")
     assert said.why == "counters of 1 more network namespaces are left out: netconsole reads 2 at most"
     assert (len(conntrack.rows), conntrack.omitted, len(host.reads)) == (3, 0, 2)
-    assert len(source.read(FrameMaker())) == 2, "said once"
+    assert len(read_of(source)) == 2, "said once"
     shutil.rmtree(host.root / "proc/9")
-    said, *_ = source.read(FrameMaker())
+    said, *_ = read_of(source)
     assert isinstance(said, Status) and (said.state, said.why) == ("attached", None)
 
 
@@ -295,7 +294,7 @@ def test_how_full_conntrack_is(host: Host) -> None:
     source = opened(host)
 
     def shown() -> dict[object, list[object]]:
-        rows = table(source.read(FrameMaker()), "conntrack").rows
+        rows = table(read_of(source), "conntrack").rows
         return {row.labels["netns"]: [row.gauges[name] for name in ("entries", "limit", "full_pct")] for row in rows}
 
     assert shown() == {"host": [100, 300, 33.3]}, "the other one has had no connection"
@@ -318,9 +317,9 @@ def test_what_cannot_be_read_here_is_an_error_and_elsewhere_it_is_left_out(host:
     host.process("7")
     source = opened(host)
     (host.root / "proc/7/net/snmp").write_text("another layout\n")
-    source.read(FrameMaker())
+    read_of(source)
     (host.root / "proc/self/net/snmp").unlink()
     with pytest.raises(SourceError, match=r"^/proc/net: No such file or directory$"):
-        source.read(FrameMaker())
+        read_of(source)
     with pytest.raises(SourceError, match=r"^/proc/net: No such file or directory$"):
         ProtocolCounters(host).open()

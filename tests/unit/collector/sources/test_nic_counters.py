@@ -12,15 +12,15 @@ import pytest
 
 from netconsole.base.readers import read_toml
 from netconsole.host.target import NetlinkSocket
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.link_state import Link, LinkTable
-from netconsole.sources.nic import counters as nic
-from netconsole.sources.nic.counters import NicCounters
-from netconsole.sources.nic.losses import meaning, meanings
 from netconsole.telemetry.frames import Table
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources import nic_counters as nic
+from netconsole_collector.sources.link_state import Link, LinkTable
+from netconsole_collector.sources.nic_counters import NicCounters
+from netconsole_collector.sources.nic_losses import MEANINGS, meaning
+from tests.support.sources import read_of
 
-DRIVERS: Any = read_toml(Path(__file__).parents[2] / "support/data/nic-counters.toml")
+DRIVERS: Any = read_toml(Path(__file__).parents[3] / "support/data/nic-counters.toml")
 SOUNDS_LIKE_A_LOSS = re.compile(
     r"drop|discard|err|miss|fail|crc|overflow|underrun|no_|out_of|bad|jab|jbr|fragment|undersize|oversize|undrsz|ovrsz"
     r"|runt|abort|timeout|oob|full|malformed|ratelimit|illegal|unsupported|uncorrectable|xoff|pause_(frames|ctrl)"
@@ -48,8 +48,8 @@ def test_each_name_that_sounds_like_a_loss_has_a_meaning_or_is_said_to_be_none(d
 
 def test_no_name_of_the_table_is_made_up() -> None:
     listed = {re.sub(r"\d+", "N", name) for driver in DRIVERS for name in names_of(driver)}
-    assert not meanings().keys() - listed
-    assert all(text and len(text) < 90 for _, text in meanings().values())
+    assert not MEANINGS.keys() - listed
+    assert all(text and len(text) < 90 for _, text in MEANINGS.values())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def moved(source: NicCounters, table: str = "losses") -> dict[tuple[object, object], int]:
-    (found,) = (one for one in source.read(FrameMaker()) if isinstance(one, Table) and one.name == table)
+    (found,) = (one for one in read_of(source) if isinstance(one, Table) and one.name == table)
     return {(row.labels["device"], row.labels["counter"]): row.counts["count"].delta for row in found.rows}
 
 
@@ -158,12 +158,12 @@ def test_a_nic_that_answers_slowly_is_asked_less_often(
 
     monkeypatch.setattr(machine, "ethtool", counted)
     machine.devices = {"eth0": {"rx_packets": 5}}
-    source, make = NicCounters(machine), FrameMaker()
-    make.interval_ns = interval_s * 1_000_000_000
+    source = NicCounters(machine)
+    interval_ns = interval_s * 1_000_000_000
     for _ in range(wait):
-        source.read(make)
+        read_of(source, interval_ns)
     assert len(asked) == 1
-    source.read(make)
+    read_of(source, interval_ns)
     assert len(asked) == 2
 
 
@@ -200,13 +200,13 @@ def test_too_many_counters_are_left_out(machine: Machine) -> None:
 
 def test_devices_are_looked_for_every_ten_readings_and_128_of_them_are_read(machine: Machine) -> None:
     assert (nic.SEARCH_EVERY, nic.MAX_DEVICES) == (10, 128)
-    source, make = NicCounters(machine), FrameMaker()
-    source.read(make)
+    source = NicCounters(machine)
+    read_of(source)
     machine.devices = {f"eth{number}": {"rx_missed_errors": 0} for number in range(130)}
     for _ in range(9):
-        source.read(make)
+        read_of(source)
     assert source._devices == []
-    source.read(make)
+    read_of(source)
     assert [one.name for one in source._devices] == [f"eth{number}" for number in range(128)]
 
 

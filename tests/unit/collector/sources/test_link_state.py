@@ -5,12 +5,11 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
-from netconsole.sources import link_state
-from netconsole.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable, veth_peers
+from netconsole_collector.sources import link_state
+from netconsole_collector.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable, veth_peers
 from tests.support.rtnetlink import Answers, attribute, link_message, number
 
 
@@ -83,9 +82,9 @@ def test_an_old_kernel_that_answers_with_a_link_of_our_own_is_not_believed(
     found = link_state.peer_of(ours, answer, {})
     assert (found is not None) == known
     assert link_state.peer_of(ours, Answers(), {}) is None
-    assert link_state.peer_of(replace(ours, lower_nsid=None), answer, {9: ours}) is ours
-    assert link_state.peer_of(replace(ours, kind="macvlan"), answer, {9: ours}) is None
-    assert link_state.peer_of(replace(ours, lower=0, lower_nsid=None), answer, {0: ours}) is None
+    assert link_state.peer_of(ours._replace(lower_nsid=None), answer, {9: ours}) is ours
+    assert link_state.peer_of(ours._replace(kind="macvlan"), answer, {9: ours}) is None
+    assert link_state.peer_of(ours._replace(lower=0, lower_nsid=None), answer, {0: ours}) is None
 
 
 def test_all_links_are_asked_for_without_their_statistics_and_a_peer_by_its_namespace() -> None:

@@ -1,31 +1,26 @@
 """protocol_counters: what the kernel's protocols count as lost, in every network namespace with a process or a name.
 
 It reads /proc/net/snmp, netstat, snmp6, sctp/snmp, xfrm_stat and stat/nf_conntrack. Which counters mean a loss,
-and what each means, says netconsole.base.protocol_losses. Counters are named as nstat(8) names them.
+and what each means, says protocol_losses. Counters are named as nstat(8) names them.
 """
 
-from __future__ import annotations
+from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from collections.abc import Callable, Iterator
-from typing import ClassVar, Final
+from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS, Here
+from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
+from netconsole_collector.sources.protocol_losses import MEANINGS
+from netconsole_collector.statuses import status
 
-from netconsole.base.protocol_losses import meanings
-from netconsole.host.identity import HOST_NETNS, NAMED_NETNS
-from netconsole.host.target import Question, Target
-from netconsole.sources.base import FrameMaker
-from netconsole.telemetry.frames import AnyFrame, Count
-from netconsole_collector.primitives.here import HERE
-from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
-
-PAIRED: Final = ("snmp", "netstat")
+PAIRED = ("snmp", "netstat")
 """A line of names and a line of values for each protocol (net/ipv4/proc.c)."""
-SINGLE: Final = ("snmp6", "sctp/snmp", "xfrm_stat")
+SINGLE = ("snmp6", "sctp/snmp", "xfrm_stat")
 """A name and a value in each line."""
-CONNTRACK: Final = "stat/nf_conntrack"
+CONNTRACK = "stat/nf_conntrack"
 """A line of names, and one of hexadecimal values for each CPU (net/netfilter/nf_conntrack_standalone.c)."""
-CONNTRACK_LIMIT: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
+CONNTRACK_LIMIT = "/proc/sys/net/netfilter/nf_conntrack_max"
 """Of entries, in each namespace; one limit for all of them."""
-ENTRIES: Final = "Conntrackentries"
+ENTRIES = "Conntrackentries"
+_PROBE = "protocol_counters"
 MAX_NAMESPACES = 128
 MAX_ROWS = 32768
 SEARCH_EVERY = 10
@@ -33,29 +28,29 @@ SEARCH_EVERY = 10
 MAX_SHARE = 0.01
 """Of one core. Where many namespaces take longer, they are read less often; the own one is read every time."""
 MAX_EVERY = 60
-YOUNG_NS = 2_000_000_000
+YOUNG_NS = 2000000000
 """A directory of names that changed this recently is read again."""
 
 
-def parse_paired(text: str) -> Iterator[tuple[str, int]]:
+def parse_paired(text: str) -> Iterator[Tuple[str, int]]:
     """``TcpExt: SyncookiesSent …`` and ``TcpExt: 0 …``: TcpExtSyncookiesSent. Raises ValueError."""
     lines = text.splitlines()
-    for names, values in zip(lines[::2], lines[1::2], strict=True):
-        protocol, _, rest = names.partition(":")
-        if not values.startswith(f"{protocol}:"):
+    for names, values in zip(lines[::2], [*lines[1::2], ""]):
+        (protocol, _, heads), (of_values, _, numbers) = names.partition(":"), values.partition(":")
+        if protocol != of_values or len(heads.split()) != len(numbers.split()):
             raise ValueError(names[:40])
-        for name, value in zip(rest.split(), values.partition(":")[2].split(), strict=True):
+        for name, value in zip(heads.split(), numbers.split()):
             yield protocol + name, int(value)
 
 
-def parse_single(text: str) -> Iterator[tuple[str, int]]:
+def parse_single(text: str) -> Iterator[Tuple[str, int]]:
     """``Ip6InDiscards 0``. Raises ValueError."""
     for line in text.splitlines():
         name, value = line.split()
         yield name, int(value)
 
 
-def parse_conntrack(text: str) -> Iterator[tuple[str, int]]:
+def parse_conntrack(text: str) -> Iterator[Tuple[str, int]]:
     """Sums over the CPUs, named Conntrackdrop. The number of entries is the same in each line. Raises ValueError."""
     heads, *cpus = (line.split() for line in text.splitlines())
     for at, name in enumerate(heads):
@@ -63,43 +58,40 @@ def parse_conntrack(text: str) -> Iterator[tuple[str, int]]:
         yield "Conntrack" + name, max(values, default=0) if name == "entries" else sum(values)
 
 
-class ProtocolCounters:
+class ProtocolCounters(KernelSource):
     """See the module."""
 
-    name: ClassVar[str] = "protocol_counters"
-
-    def __init__(self, target: Target = HERE) -> None:
-        self._target = target
+    def __init__(self, host: Here = HERE) -> None:
+        self._host = host
         self._rows = RowMaker(("count",), MAX_ROWS)
         self._tracking = RowMaker((), MAX_NAMESPACES + 1)
-        self._entries: dict[int, int] = {}
-        self._meanings = meanings()
+        self._entries: Dict[int, int] = {}
         self._own = 0
-        self._pids: dict[int, int] = {}
+        self._pids: Dict[int, int] = {}
         """A process of each namespace that is read; of one without, 0: it is read by its name."""
-        self._paths: dict[int, str] = {}
-        self._names: dict[int, str] = {}
-        self._changed_ns: int | None = None
-        self._known: set[int] | None = None
+        self._paths: Dict[int, str] = {}
+        self._names: Dict[int, str] = {}
+        self._changed_ns: Optional[int] = None
+        self._known: Optional[Set[int]] = None
         """The namespaces of the last search."""
-        self._fresh: set[int] = set()
+        self._fresh: Set[int] = set()
         """Namespaces that have just been made: they have counted from 0 since."""
         self._may_enter = True
         self._found_late = 0
         self._search_in = 0
         self._wait = 0
-        self._last: dict[int, dict[str, int]] = {}
+        self._last: Dict[int, Dict[str, int]] = {}
         self._left_out = 0
 
     def open(self) -> None:
         """Raises SourceError when the own counters cannot be read."""
         try:
-            self._own = self._target.status("/proc/self/ns/net").inode
+            self._own = self._host.status("/proc/self/ns/net").inode
             self._counters(self._file_of(self._own))
         except OSError as error:
             raise SourceError(f"/proc/net: {error.strerror or error}") from None
 
-    def read(self, make: FrameMaker) -> list[AnyFrame]:
+    def read(self, reading: SourceReading) -> List[Json]:
         """One row per counter that has moved since the first reading."""
         try:
             self._take(self._own)
@@ -108,28 +100,24 @@ class ProtocolCounters:
         except ValueError:
             raise SourceError("/proc/net: this version of netconsole cannot read its layout") from None
         late = self._found_late
-        said = self._search(make)
+        said = self._search(reading)
         if self._found_late:
-            said.append(make.ledger(self.name, {"found_late": Count(self._found_late - late, self._found_late)}))
-        self._read_others(make)
+            said.append(reading.ledger(_PROBE, {"found_late": (self._found_late - late, self._found_late)}))
+        self._read_others(reading)
         rows, full, omitted = self._rows.rows(self._readings())
         moved = [row for row in rows if row["counts"]["count"]["total"]]
-        tracked, tracked_full, tracked_omitted = self._tracking.rows(self._tables())
         return [
             *said,
-            make.table(self.name, "conntrack", tracked, tracked_full, tracked_omitted),
-            make.table(self.name, "counters", moved, full, omitted),
+            reading.table(_PROBE, "conntrack", self._tracking.rows(self._tables())),
+            reading.table(_PROBE, "counters", (moved, full, omitted)),
         ]
-
-    def close(self) -> None:
-        """Nothing to release."""
 
     def _tables(self) -> Iterator[SourceRow]:
         """How full conntrack is, in each namespace that has had a connection."""
         if not self._entries:
             return
         try:
-            limit = int(self._target.read(CONNTRACK_LIMIT))
+            limit = int(self._host.read(CONNTRACK_LIMIT))
         except (OSError, ValueError):
             limit = 0
         for inode, entries in self._entries.items():
@@ -151,30 +139,22 @@ class ProtocolCounters:
         """Reads a file of its /proc/net."""
         pid = self._pids.get(inode)
         if pid == 0:
-            return lambda file: self._target.read_inside(self._paths[inode], inode, file)
+            return lambda file: self._host.read_inside(self._paths[inode], inode, file)
         where = f"/proc/{pid}/net" if pid else "/proc/net"
-        return lambda file: self._target.read(f"{where}/{file}")
+        return lambda file: self._host.read(f"{where}/{file}")
 
     def _readings(self) -> Iterator[SourceRow]:
         for inode, counters in self._last.items():
             netns = self._names.get(inode, str(inode))
             for name, value in counters.items():
-                kind, meaning = self._meanings[name]
+                kind, meaning = MEANINGS[name]
                 yield {"counter": name, "class": kind, "netns": netns, "meaning": meaning}, (value,), {}
 
-    def _read_others(self, make: FrameMaker) -> None:
+    def _read_others(self, reading: SourceReading) -> None:
         self._wait -= 1
-        if self._wait > 0 and not make.is_whole:
+        if self._wait > 0 and not reading.is_whole:
             return
-        began = self._target.cpu_s()
-        files = (*PAIRED, *SINGLE, CONNTRACK)
-        self._target.ahead(
-            Question("read", (f"/proc/{pid}/net/{file}",))
-            if pid
-            else Question("read_inside", (self._paths[inode], inode, file))
-            for inode, pid in self._pids.items()
-            for file in files
-        )
+        began = self._host.cpu_s()
         for inode in list(self._pids):
             try:
                 self._take_anyhow(inode)
@@ -185,8 +165,8 @@ class ProtocolCounters:
                 self._search_in = 0
                 if self._known is not None and inode not in self._paths:
                     self._known.discard(inode)  # what it counts until it is found again, nobody reads
-        interval_s = max(make.interval_ns / 1e9, 0.001)
-        self._wait = min(MAX_EVERY, 1 + int((self._target.cpu_s() - began) / (MAX_SHARE * interval_s)))
+        interval_s = max(reading.interval_ns / 1e9, 0.001)
+        self._wait = min(MAX_EVERY, 1 + int((self._host.cpu_s() - began) / (MAX_SHARE * interval_s)))
 
     def _take_anyhow(self, inode: int) -> None:
         """By its process or, if that has just gone, by its name. Raises OSError and ValueError."""
@@ -200,8 +180,8 @@ class ProtocolCounters:
             self._pids[inode] = 0
             self._take(inode)
 
-    def _counters(self, read: Callable[[str], bytes]) -> dict[str, int]:
-        found: dict[str, int] = {}
+    def _counters(self, read: Callable[[str], bytes]) -> Dict[str, int]:
+        found: Dict[str, int] = {}
         for parse, files in ((parse_paired, PAIRED), (parse_single, SINGLE), (parse_conntrack, (CONNTRACK,))):
             for file in files:
                 try:
@@ -210,19 +190,19 @@ class ProtocolCounters:
                     if file == PAIRED[0]:
                         raise
                     continue  # this kernel has no such protocol
-                known = ((name, value) for name, value in parse(text) if name in self._meanings or name == ENTRIES)
+                known = ((name, value) for name, value in parse(text) if name in MEANINGS or name == ENTRIES)
                 found.update(known)
         return found
 
-    def _search(self, make: FrameMaker) -> list[AnyFrame]:
+    def _search(self, reading: SourceReading) -> List[Json]:
         """Finds the namespaces of processes; a status, when it has changed how many are left out."""
         self._search_in -= 1
-        if not self._names_moved(make) and self._search_in > 0:
+        if not self._names_moved(reading) and self._search_in > 0:
             return []
         self._search_in = SEARCH_EVERY
-        pids: dict[int, int] = {}
+        pids: Dict[int, int] = {}
         try:
-            for pid, inode in sorted(self._target.inodes("ns/net").items()):
+            for pid, inode in sorted(self._host.inodes("ns/net").items()):
                 pids.setdefault(inode, pid)
         except OSError:
             return []  # no descriptors left, for now
@@ -245,35 +225,34 @@ class ProtocolCounters:
             return []
         self._left_out = left_out
         why = f"counters of {left_out} more network namespaces are left out: netconsole reads {MAX_NAMESPACES} at most"
-        return [make.status(self.name, "degraded" if left_out else "attached", "summary", why if left_out else None)]
+        return [status(_PROBE, "degraded" if left_out else "attached", "summary", {}, why if left_out else None)]
 
-    def _names_moved(self, make: FrameMaker) -> bool:
+    def _names_moved(self, reading: SourceReading) -> bool:
         """Whether names have come or gone. One is made first, and mounted on its namespace later."""
         try:
-            changed_ns = self._target.status(NAMED_NETNS).changed_ns
+            changed_ns = self._host.status(NAMED_NETNS).changed_ns
         except OSError:
             changed_ns = None
-        is_young = changed_ns is not None and make.wall_ns - changed_ns < YOUNG_NS
+        is_young = changed_ns is not None and reading.wall_ns - changed_ns < YOUNG_NS
         moved = changed_ns != self._changed_ns or is_young
         self._changed_ns = changed_ns
         return moved
 
-    def _named(self) -> dict[int, str]:
-        names: dict[int, str] = {}
+    def _named(self) -> Dict[int, str]:
+        names: Dict[int, str] = {}
         self._paths = {}
         try:
-            device = self._target.status("/proc/self/ns/net").device
-            entries = self._target.names(NAMED_NETNS)
-            self._target.ahead(Question("status", (f"{NAMED_NETNS}/{entry}",)) for entry in entries)
+            device = self._host.status("/proc/self/ns/net").device
+            entries = self._host.names(NAMED_NETNS)
             for entry in entries:
-                status = self._target.status(f"{NAMED_NETNS}/{entry}")
+                status = self._host.status(f"{NAMED_NETNS}/{entry}")
                 if status.device == device:  # else nothing is mounted on it, yet
                     names[status.inode] = entry.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
                     self._paths[status.inode] = f"{NAMED_NETNS}/{entry}"
         except OSError:
             pass  # there are no names, or one has just gone
         try:
-            names[self._target.status(HOST_NETNS).inode] = "host"
+            names[self._host.status(HOST_NETNS).inode] = "host"
         except OSError:
             names[self._own] = "host"
         return names

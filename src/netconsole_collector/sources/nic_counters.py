@@ -1,25 +1,26 @@
 """nic_counters: what network devices and their drivers count as lost (ethtool -S), in the own network namespace.
 
-Names differ from driver to driver: netconsole.sources.nic.losses knows those that mean a loss. They are summed over
+Names differ from driver to driver: nic_losses knows those that mean a loss. They are summed over
 all queues of a device (rxN_drops). In mode details all counters that have moved are shown, each queue by itself.
 Layouts: include/uapi/linux/ethtool.h.
 """
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from netconsole.base import figure
-from netconsole.host.target import NetlinkSocket, Question, Target
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.link_state import LinkTable
-from netconsole.sources.nic.losses import LossMeaning, meaning, of_any_queue
-from netconsole.telemetry.frames import AnyFrame, Label, Mode
-from netconsole_collector.primitives.here import HERE
-from netconsole_collector.sources.base import Json, RowMaker, SourceError, SourceRow
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.sources.base import (
+    Json,
+    KernelSource,
+    RowMaker,
+    SourceError,
+    SourceReading,
+    SourceRow,
+    printable,
+)
+from netconsole_collector.sources.link_state import LinkTable
+from netconsole_collector.sources.nic_losses import LossMeaning, meaning, of_any_queue
 
 NETLINK_ROUTE = 0
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
@@ -40,17 +41,16 @@ _NAMES = struct.Struct("=III")
 _VALUES = struct.Struct("=II")
 
 
-@dataclass(frozen=True, slots=True)
-class NicDevice:
+class NicDevice(NamedTuple):
     """A device with so many counters. ``places``: where each of them is, by name; of two with one name the first.
 
     ``losses``: by the name of any queue, what it means and where it is for each queue.
     """
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]
     places: Mapping[str, int]
-    losses: Mapping[str, tuple[LossMeaning, Sequence[int]]]
+    losses: Mapping[str, Tuple[LossMeaning, Sequence[int]]]
 
     @property
     def question(self) -> bytes:
@@ -58,19 +58,16 @@ class NicDevice:
         return _VALUES.pack(GSTATS, self.count).ljust(_VALUES.size + 8 * self.count, b"\0")
 
 
-class NicCounters:
+class NicCounters(KernelSource):
     """See the module."""
 
-    name: ClassVar[str] = "nic_counters"
-
-    def __init__(self, target: Target = HERE) -> None:
-        self.mode: Mode = "summary"
-        self._target = target
-        self._netlink: NetlinkSocket | None = None
+    def __init__(self, host: Here = HERE) -> None:
+        self._host = host
+        self._netlink: Optional[Netlink] = None
         self._losses = RowMaker(("count",), MAX_ROWS)
         self._all = RowMaker(("count",), MAX_ROWS)
-        self._devices: list[NicDevice] = []
-        self._last: dict[str, tuple[NicDevice, Sequence[int]]] = {}
+        self._devices: List[NicDevice] = []
+        self._last: Dict[str, Tuple[NicDevice, Sequence[int]]] = {}
         self._search_in = 0
         self._wait = 0
 
@@ -78,13 +75,13 @@ class NicCounters:
         """Raises SourceError when the devices cannot be listed."""
         self._names()
 
-    def read(self, make: FrameMaker) -> list[AnyFrame]:
+    def read(self, reading: SourceReading) -> List[Json]:
         """One row for each counter of a loss that has moved since the first reading."""
         self._search()
-        self._read_values(make)
-        found: list[AnyFrame] = [make.table(self.name, "losses", *_moved(self._losses, self._readings(is_all=False)))]
+        self._read_values(reading)
+        found = [reading.table("nic_counters", "losses", _moved(self._losses, self._readings(is_all=False)))]
         if self.mode == "details":
-            found.append(make.table(self.name, "counters", *_moved(self._all, self._readings(is_all=True))))
+            found.append(reading.table("nic_counters", "counters", _moved(self._all, self._readings(is_all=True))))
         return found
 
     def close(self) -> None:
@@ -95,13 +92,13 @@ class NicCounters:
 
     def _readings(self, is_all: bool) -> Iterator[SourceRow]:
         for device, values in self._last.values():
-            name = figure.safe(device.name)
+            name = printable(device.name)
             if is_all:
                 for counter, place in device.places.items():
                     yield {"device": name, "counter": counter}, (values[place],), {}
                 continue
             for counter, (known, places) in device.losses.items():
-                labels: dict[str, Label] = {
+                labels: Dict[str, Union[str, int, None]] = {
                     "device": name,
                     "counter": counter,
                     "class": known.kind,
@@ -109,13 +106,12 @@ class NicCounters:
                 }
                 yield labels, (sum(values[place] for place in places),), {}
 
-    def _read_values(self, make: FrameMaker) -> None:
+    def _read_values(self, reading: SourceReading) -> None:
         self._wait -= 1
         if self._wait > 0:
             return
-        began = self._target.cpu_s()
-        self._target.ahead(Question("ethtool", (one.name, one.question)) for one in self._devices)
-        read: dict[str, tuple[NicDevice, Sequence[int]]] = {}
+        began = self._host.cpu_s()
+        read: Dict[str, Tuple[NicDevice, Sequence[int]]] = {}
         for one in self._devices:
             values = self._values(one)
             if values is None:
@@ -123,12 +119,12 @@ class NicCounters:
             else:
                 read[one.name] = (one, values)
         self._last = read
-        interval_s = max(make.interval_ns / 1e9, 0.001)
-        self._wait = min(MAX_EVERY, 1 + int((self._target.cpu_s() - began) / (MAX_SHARE * interval_s)))
+        interval_s = max(reading.interval_ns / 1e9, 0.001)
+        self._wait = min(MAX_EVERY, 1 + int((self._host.cpu_s() - began) / (MAX_SHARE * interval_s)))
 
-    def _values(self, device: NicDevice) -> Sequence[int] | None:
+    def _values(self, device: NicDevice) -> Optional[Sequence[int]]:
         try:
-            answer = self._target.ethtool(device.name, device.question)
+            answer = self._host.ethtool(device.name, device.question)
         except OSError:
             return None
         count = _VALUES.unpack_from(answer)[1]
@@ -141,20 +137,18 @@ class NicCounters:
         self._search_in = SEARCH_EVERY
         names = self._names()
         asked = _COUNT.pack(GSSET_INFO, 0, 1 << SS_STATS, 0)
-        self._target.ahead(Question("ethtool", (name, asked)) for name in names)
         counts = {name: self._count(name, asked) for name in names}
         known = {one.name: one for one in self._devices}
         wanted = [name for name, count in counts.items() if 0 < count <= MAX_COUNTERS][:MAX_DEVICES]
         new = [name for name in wanted if name not in known or known[name].count != counts[name]]
-        self._target.ahead(Question("ethtool", (name, _names_question(counts[name]))) for name in new)
         made = {name: self._device(name, counts[name]) for name in new}
         found = (made[name] if name in made else known[name] for name in wanted)
         self._devices = [one for one in found if one is not None]
 
-    def _names(self) -> list[str]:
+    def _names(self) -> List[str]:
         try:
             if self._netlink is None:
-                self._netlink = self._target.netlink(NETLINK_ROUTE)
+                self._netlink = self._host.netlink(NETLINK_ROUTE)
             links = LinkTable()
             links.fill(self._netlink)
         except OSError as error:
@@ -164,23 +158,23 @@ class NicCounters:
     def _count(self, name: str, asked: bytes) -> int:
         """How many counters a device has; 0 where its driver has none."""
         try:
-            _, _, mask, count = _COUNT.unpack_from(self._target.ethtool(name, asked))
+            _, _, mask, count = _COUNT.unpack_from(self._host.ethtool(name, asked))
         except OSError:
             return 0
         return int(count) if mask else 0
 
-    def _device(self, name: str, count: int) -> NicDevice | None:
+    def _device(self, name: str, count: int) -> Optional[NicDevice]:
         try:
-            answer = self._target.ethtool(name, _names_question(count))
+            answer = self._host.ethtool(name, _names_question(count))
         except OSError:
             return None
         if _NAMES.unpack_from(answer)[2] != count:
             return None  # it has got other queues meanwhile
-        places: dict[str, int] = {}
-        losses: dict[str, tuple[LossMeaning, list[int]]] = {}
+        places: Dict[str, int] = {}
+        losses: Dict[str, Tuple[LossMeaning, List[int]]] = {}
         for place in range(count):
             at = _NAMES.size + NAME_BYTES * place
-            counter = figure.safe(_text(answer[at : at + NAME_BYTES]), NAME_BYTES)
+            counter = printable(_text(answer[at : at + NAME_BYTES]))
             known = meaning(counter)
             if known is not None and counter not in places:
                 losses.setdefault(of_any_queue(counter), (known, []))[1].append(place)
@@ -196,6 +190,6 @@ def _text(name: bytes) -> str:
     return name.split(b"\0", 1)[0].decode("ascii", "backslashreplace").strip()
 
 
-def _moved(maker: RowMaker, readings: Iterator[SourceRow]) -> tuple[list[Json], bool, int]:
+def _moved(maker: RowMaker, readings: Iterator[SourceRow]) -> Tuple[List[Json], bool, int]:
     rows, full, omitted = maker.rows(readings)
     return [row for row in rows if row["counts"]["count"]["total"]], full, omitted

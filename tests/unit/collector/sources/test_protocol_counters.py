@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.base.protocol_losses import meanings
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.protocol_counters import (
+from netconsole.telemetry.frames import Table
+from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.protocol_counters import (
     ProtocolCounters,
     parse_conntrack,
     parse_paired,
     parse_single,
 )
-from netconsole.telemetry.frames import Table
-from netconsole_collector.primitives.here import Here
-from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.protocol_losses import MEANINGS
+from tests.support.sources import read_of
 
 
 def test_the_layouts_are_read() -> None:
@@ -33,8 +33,8 @@ def test_another_layout_is_an_error(text: str) -> None:
 
 
 def test_every_counter_has_a_kind_and_words() -> None:
-    assert {kind for kind, _ in meanings().values()} == {"loss", "noise"}
-    assert all(text and len(text) < 90 for _, text in meanings().values())
+    assert {kind for kind, _ in MEANINGS.values()} == {"loss", "noise"}
+    assert all(text and len(text) < 90 for _, text in MEANINGS.values())
 
 
 @pytest.mark.proves("protocol_counters", "tables.counters.{class,meaning}")
@@ -50,16 +50,16 @@ def test_only_what_moved_is_shown_and_the_first_loss_counts(tmp_path: Path) -> N
         (net / "snmp").write_text(f"Udp: RcvbufErrors NoPorts OutDatagrams\nUdp: {count} 0 99\n")
         if not shown:
             source.open()
-        *_, table = source.read(FrameMaker())
+        *_, table = read_of(source)
         assert isinstance(table, Table)
         names = "counter", "class", "meaning"
         shown.append([(*(row.labels[one] for one in names), row.counts["count"].delta) for row in table.rows])
     assert shown == [[], [], [("UdpRcvbufErrors", "loss", "UDP socket's receive buffer is full", 2)]]
     (net / "snmp").write_text("Udp: RcvbufErrors NoPorts OutDatagrams\nUdp: 9 5 99\n")
-    *_, table = source.read(FrameMaker())
+    *_, table = read_of(source)
     assert isinstance(table, Table)
     (row,) = table.rows
     assert (row.labels["class"], row.labels["meaning"]) == ("noise", "nobody listens on the UDP port")
     (net / "snmp").write_text("Udp: RcvbufErrors\n")
     with pytest.raises(SourceError, match="cannot read its layout"):
-        source.read(FrameMaker())
+        read_of(source)

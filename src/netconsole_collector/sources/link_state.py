@@ -3,16 +3,11 @@
 Layouts: include/uapi/linux/if_link.h, rtnetlink.h.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from netconsole.host.target import NetlinkSocket
 from netconsole_collector.sources.netlink_messages import attributes
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
@@ -40,12 +35,11 @@ LINKS = (RTM_GETLINK, _IFINFO.pack(0, 0, 0, 0, 0) + _EXT_MASK)
 """The request for all links."""
 
 
-VethPeers: TypeAlias = Mapping[tuple[str, int], tuple[str, str]]
+VethPeers = Mapping[Tuple[str, int], Tuple[str, str]]
 """By namespace and index of a veth: name and namespace of its other end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """A link. ``lower`` is the device below it, or the other end of a veth; 0 for none.
 
     ``lower_nsid`` names the network namespace of that, as its own namespace counts them; None: the same one.
@@ -53,7 +47,7 @@ class Link:
     namespace that was asked for it; None of a link of our own.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]
     name: str
     kind: str
     address: bytes
@@ -62,8 +56,8 @@ class Link:
     carrier_losses: int
     carrier_changes: int
     lower: int = 0
-    lower_nsid: int | None = None
-    through_nsid: int | None = None
+    lower_nsid: Optional[int] = None
+    through_nsid: Optional[int] = None
 
     @property
     def lacks_carrier(self) -> bool:
@@ -75,11 +69,11 @@ class LinkTable:
     """The links of one network namespace. They are read once, and then updated by messages of the kernel."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Link] = {}
+        self.links: Dict[int, Link] = {}
         self.changes = 0
         """How often something was told of a link."""
 
-    def fill(self, netlink: NetlinkSocket) -> None:
+    def fill(self, netlink: Any) -> None:
         """Read all of them. Raises OSError.
 
         What is told meanwhile lies between the answers, in the order in which it happened.
@@ -102,18 +96,18 @@ class LinkTable:
             self.links.pop(link.index, None)
 
 
-def veth_peers(namespaces: Iterable[tuple[str, Mapping[int, Link]]]) -> VethPeers:
+def veth_peers(namespaces: Iterable[Tuple[str, Mapping[int, Link]]]) -> VethPeers:
     """The other end of each veth, of all that are in one of these namespaces.
 
     Each end names the other's index, which its own namespace counts. Where more than two name each other so, none of
     them is told.
     """
-    ends: dict[tuple[int, int], list[tuple[str, Link]]] = defaultdict(list)
+    ends: Dict[Tuple[int, int], List[Tuple[str, Link]]] = defaultdict(list)
     for netns, links in namespaces:
         for link in links.values():
             if link.kind == VETH and link.lower:
                 ends[link.index, link.lower].append((netns, link))
-    found: dict[tuple[str, int], tuple[str, str]] = {}
+    found: Dict[Tuple[str, int], Tuple[str, str]] = {}
     for (index, lower), here in ends.items():
         there = ends.get((lower, index), [])
         for netns, link in here:
@@ -123,12 +117,12 @@ def veth_peers(namespaces: Iterable[tuple[str, Mapping[int, Link]]]) -> VethPeer
     return found
 
 
-def _may_be_a_pair(one: tuple[str, Link], other: tuple[str, Link]) -> bool:
+def _may_be_a_pair(one: Tuple[str, Link], other: Tuple[str, Link]) -> bool:
     is_within = one[0] == other[0]
     return all((link.lower_nsid is None) == is_within for _, link in (one, other))
 
 
-def parse(body: memoryview) -> Link | None:
+def parse(body: memoryview) -> Optional[Link]:
     """A link from an RTM_NEWLINK message; None of one that says something else (of a bridge's port, of a radio)."""
     family, _, index, flags, _ = _IFINFO.unpack_from(body)
     if family != socket.AF_UNSPEC:
@@ -155,7 +149,7 @@ def parse(body: memoryview) -> Link | None:
     )
 
 
-def peer_of(link: Link, netlink: NetlinkSocket, links: dict[int, Link]) -> Link | None:
+def peer_of(link: Link, netlink: Any, links: Dict[int, Link]) -> Optional[Link]:
     """The other end of a veth, in whatever network namespace it is; None when it cannot be told.
 
     ``netlink`` and ``links`` are those of the link's own namespace.
@@ -173,16 +167,16 @@ def peer_of(link: Link, netlink: NetlinkSocket, links: dict[int, Link]) -> Link 
     return peer if peer is not None and peer.through_nsid == link.lower_nsid and peer.lower == link.index else None
 
 
-def _kind(info: memoryview | None) -> str:
+def _kind(info: Optional[memoryview]) -> str:
     values = dict(attributes(info, 0)) if info is not None else {}
     return bytes(values.get(IFLA_INFO_KIND, b"")).rstrip(b"\0").decode("ascii", "replace")
 
 
-def _number(found: dict[int, memoryview], attribute: int) -> int | None:
+def _number(found: Dict[int, memoryview], attribute: int) -> Optional[int]:
     value = found.get(attribute)
     return int(_UINT.unpack_from(value)[0]) if value is not None and len(value) >= _UINT.size else None
 
 
-def _signed(found: dict[int, memoryview], attribute: int) -> int | None:
+def _signed(found: Dict[int, memoryview], attribute: int) -> Optional[int]:
     value = found.get(attribute)
     return int(_INT.unpack_from(value)[0]) if value is not None and len(value) >= _INT.size else None

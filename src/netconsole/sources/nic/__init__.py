@@ -1,1 +1,0 @@
-"""What network devices count by themselves (ethtool -S)."""
