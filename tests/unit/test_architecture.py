@@ -24,7 +24,7 @@ SINGLE_IMPORTS = {
     # The namespace of a run, what finds anything here: some sources are still read by the console.
     ("session", "sources"), ("session", "profile"), ("sources", "profile"), ("tui", "sources"),
     # A document that holds another one, a step that uses the one before.
-    ("snapshot", "ping"), ("compare", "findings"), ("run", "calibrate"), ("run", "recording"),
+    ("snapshot", "ping"), ("run", "calibrate"), ("run", "recording"),
     # Describes this machine where no collector does.
     ("snapshot", "host"),
     # The console gets its escalations here.

@@ -14,7 +14,7 @@ else:
 _CONSOLE = {
     "base": "figure student_t",
     "telemetry": "histogram state tables costs series ledger checkpoint source frames span",
-    "findings": "windows of_rules of_state matches open_incident incidents rules causes of_snapshot incident"
+    "findings": "windows of_rules of_state matches open_incident incidents rules causes incident"
     " drop_places places_of_snapshot match saved_log judges",
     "budget": "governor sampling ladder run_times forecast forecaster hook_rates enforcer",
     "compare": "significance judge compare metrics baseline reference sums labels facts comparable places sentences"

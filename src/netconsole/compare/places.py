@@ -12,7 +12,6 @@ from netconsole.compare.comparable import other_filters
 from netconsole.compare.document import PlaceChange
 from netconsole.compare.labels import Names
 from netconsole.compare.pseudonyms import differing_names
-from netconsole.findings.places_of_snapshot import places_of
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import MEASURED, DropPlaceData, Snapshot
 
@@ -39,7 +38,7 @@ def changed_places(
     Without those that only a probe saw whose filters differ.
     """
     narrowed = {name for name in current.probes for one in baseline if _is_narrowed_otherwise(current, one, name)}
-    now, *then = [(_seen(one, manifests, narrowed), _looking(one) - narrowed) for one in (current, *baseline)]
+    now, *then = [(_seen(one, narrowed), _looking(one) - narrowed) for one in (current, *baseline)]
     names_differ = differing_names(current, baseline, manifests)
     levels: dict[_PlaceKey, str] = {}
     seen_by: dict[_PlaceKey, set[frozenset[str]]] = defaultdict(set)
@@ -64,7 +63,9 @@ def changed_places(
 
 
 def _looking(snapshot: Snapshot) -> set[str]:
-    """The probes that would have listed a place: in mode counters none does."""
+    """The probes that would have listed a place: in mode counters none does, and an old snapshot has no list."""
+    if snapshot.drop_places is None:
+        return set()
     return {name for name, one in snapshot.probes.items() if one.status in MEASURED and one.mode != "counters"}
 
 
@@ -88,11 +89,11 @@ def _is_narrowed_otherwise(current: Snapshot, other: Snapshot, name: str) -> boo
     return past is not None and other_filters(current.probes[name].filters, past.filters) is not None
 
 
-def _seen(snapshot: Snapshot, manifests: Mapping[str, Manifest], without: AbstractSet[str]) -> dict[_PlaceKey, _Seen]:
+def _seen(snapshot: Snapshot, without: AbstractSet[str]) -> dict[_PlaceKey, _Seen]:
     """The places of a snapshot, with names that another boot has, too."""
     names = Names(snapshot.facts)
     found: dict[_PlaceKey, _Seen] = {}
-    for place in places_of(snapshot, manifests):
+    for place in snapshot.drop_places or ():
         if place.probes and without >= set(place.probes):
             continue
         key = (place.stage, stable(place.where, names), place.why)

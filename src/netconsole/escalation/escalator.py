@@ -24,6 +24,7 @@ from netconsole.escalation.crossings import Crossing
 from netconsole.escalation.investigation import EVENTS_PER_S, FOR_S, KERNEL_CPU_PCT, Investigation
 from netconsole.escalation.namespaces import NamespaceInodes
 from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
@@ -289,7 +290,7 @@ class Escalator:
         note = (
             f"Because of {running.crossing.says}, more than {rule.over:g}. The frames around it: {running.stem}.ncrec"
         )
-        return builder.build(
+        taken = builder.build(
             state,
             {**self._manifests, running.name: manifest},
             running.profile,
@@ -297,6 +298,7 @@ class Escalator:
             note=note,
             actions=self._enforcer.actions,
         )
+        return with_drop_places(taken, builder.span(state, running.since), self._manifests)
 
     def _write(self, running: _Running) -> None:
         """Write both files in a thread, because a disk may be slow."""

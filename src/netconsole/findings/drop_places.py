@@ -20,7 +20,9 @@ from netconsole.findings.rules import fits
 from netconsole.findings.windows import Family
 from netconsole.probes.manifest import DropPlaceSpec, Manifest
 from netconsole.telemetry.frames import Label
-from netconsole.telemetry.state import ProbeState, State
+from netconsole.telemetry.ledger import LEDGER_COUNTS
+from netconsole.telemetry.span import Span
+from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
 
 CLEARLY_MORE = 0.1
@@ -119,9 +121,14 @@ _ByWord: TypeAlias = dict[str, list[tuple[Mapping[str, str], DropPlace]]]
 _Group: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], frozenset[str], Level]
 
 
-def of_state(state: State, manifests: Mapping[str, Manifest]) -> list[DropPlace]:
-    """All places where packets have died, what nobody wants first, then by rate and total."""
-    return drop_places(_rows_of(state, manifests), manifests)
+def of_span(
+    span: Span, manifests: Mapping[str, Manifest], mean_s: Mapping[str, float | None] | None = None
+) -> list[DropPlace]:
+    """All places where packets have died, what nobody wants first, then by rate and total.
+
+    Rates are of the last interval. With ``mean_s`` they are means of so long a time, of these probes alone.
+    """
+    return drop_places(_rows_of(span, manifests, mean_s), manifests)
 
 
 def drop_places(rows: Iterable[CountedRow], manifests: Mapping[str, Manifest]) -> list[DropPlace]:
@@ -180,22 +187,27 @@ def unwatched(state: State, manifests: Mapping[str, Manifest]) -> dict[str, int 
     return found
 
 
-def _rows_of(state: State, manifests: Mapping[str, Manifest]) -> Iterator[CountedRow]:
+def _rows_of(
+    span: Span, manifests: Mapping[str, Manifest], mean_s: Mapping[str, float | None] | None
+) -> Iterator[CountedRow]:
     for name, manifest in manifests.items():
-        probe = state.probes.get(name)
-        if probe is None:
+        probe = span.state.probes.get(name)
+        if probe is None or (mean_s is not None and name not in mean_s):
             continue
-        bounds = bool(probe.at_least()), probe.lacks_now
-        for family in {(spec.table, spec.value) for spec in manifest.drop_places}:
-            table = probe.tables.get(family[0])
-            for row in table.rows.values() if table is not None else ():
-                count = row.counts.get(family[1])
-                if count is not None and count.total:
-                    now = (table.one_in > 1, table.is_held) if table is not None else (False, False)
-                    yield CountedRow(
-                        Family(name, *family), row.key, row.labels, count.total, count.per_s, *bounds,
-                        bool(count.variance), *now,
-                    )  # fmt: skip
+        bounds = any(entry in LEDGER_COUNTS for entry in span.ledger(name)), mean_s is None and probe.lacks_now
+        for table_name, value in {(spec.table, spec.value) for spec in manifest.drop_places}:
+            table = probe.tables.get(table_name)
+            for row, counts in span.moved(name, table_name):
+                if not (total := counts.get(value)) or table is None:
+                    continue
+                count = row.counts[value]
+                per_s, now = count.per_s, (table.one_in > 1, table.is_held)
+                if mean_s is not None:
+                    per_s, now = (total / seconds if (seconds := mean_s[name]) else None), (False, False)
+                yield CountedRow(
+                    Family(name, table_name, value), row.key, row.labels, total, per_s, *bounds,
+                    bool(count.variance), *now,
+                )  # fmt: skip
 
 
 def _candidates(manifest: Manifest, rows: Iterable[CountedRow]) -> Iterator[DropPlace]:
@@ -302,20 +314,15 @@ FLOWS = "flows"
 _PLACE = ("location", "reason", "device", "port", "netns")
 """Labels by which flows and samples are found again in a place."""
 
-Seen: TypeAlias = Callable[[str], Iterable[Mapping[str, object]]]
-"""What a probe knows of single flows, by its name: its own counts first, the largest of them; then new samples."""
-
 
 class Senders:
-    """The first sender of each place."""
+    """The first sender of each place in a stretch of time. Made once for a picture."""
 
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
-
-    @classmethod
-    def of_state(cls, state: State) -> Senders:
-        """Those of a running measurement. Made once for a picture."""
-        return cls(lambda name: _seen(state.probes.get(name)))
+    def __init__(self, span: Span, by_rate: bool = True) -> None:
+        """``by_rate``: of flows that which loses most now, not in all."""
+        self._span = span
+        self._by_rate = by_rate
+        self._known: dict[str, list[Mapping[str, object]]] = {}
 
     def first(self, place: DropPlace) -> str:
         """``10.0.0.1:53`` of the flow that loses most, or of the newest sample; empty when nobody knows."""
@@ -326,19 +333,19 @@ class Senders:
                     return _sender(fields)
         return ""
 
-
-def _seen(probe: ProbeState | None) -> Iterator[Mapping[str, object]]:
-    if probe is not None:
-        yield from _flows(probe)
-        yield from (event.fields for event in reversed(probe.events))
-
-
-def _flows(probe: ProbeState) -> Iterator[Mapping[str, Label]]:
-    """The labels of the flows that a probe counts by itself, the largest first."""
-    table = probe.tables.get(FLOWS)
-    rows = [row for row in table.rows.values() if "source" in row.labels] if table is not None else []
-    for row in sorted(rows, key=lambda one: (-(one.per_s("count") or 0.0), -(one.total("count") or 0))):
-        yield row.labels
+    def _seen(self, probe: str) -> list[Mapping[str, object]]:
+        """What a probe knows of single flows: its own counts first, the largest of them; then new samples."""
+        if probe in self._known:
+            return self._known[probe]
+        flows = [
+            (row.per_s("count") or 0.0 if self._by_rate else 0.0, counts.get("count", 0), row.labels)
+            for row, counts in self._span.moved(probe, FLOWS)
+            if "source" in row.labels
+        ]
+        flows.sort(key=lambda flow: (-flow[0], -flow[1]))
+        samples = [event.fields for event in reversed(self._span.events(probe))]
+        self._known[probe] = [*(labels for _, _, labels in flows), *samples]
+        return self._known[probe]
 
 
 def _is_of(fields: Mapping[str, object], wanted: Mapping[str, Label]) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from netconsole.base import figure
 from netconsole.compare.document import Comparison
-from netconsole.findings.places_of_snapshot import places_of
-from netconsole.probes.manifest import Manifest
 from netconsole.report.blocks import Heading, Note, ReportBlock, TextTable
 from netconsole.snapshot.balance import SEEN_BY, balance_sums, is_filtered
 from netconsole.snapshot.document import MEASURED, BalanceData, DropPlaceData, Snapshot
@@ -17,9 +15,9 @@ MAX_PLACES = 30
 TITLE = "Where packets died"
 
 
-def drop_places(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> Iterator[ReportBlock]:
+def drop_places(snapshot: Snapshot) -> Iterator[ReportBlock]:
     """One line each place, what nobody wants first."""
-    found = places_of(snapshot, manifests)
+    found = snapshot.drop_places
     if not found:
         return
     yield Heading(TITLE)

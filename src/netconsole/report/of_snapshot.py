@@ -101,7 +101,7 @@ def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[
         blocks += [Heading("What else stands out"), SummaryLines(others)]
     if snapshot.ping is not None:
         blocks += [Heading("A ping between two VMs"), *ping_blocks(snapshot.ping, formulas=False)]
-    blocks += drop_places(snapshot, manifests)
+    blocks += drop_places(snapshot)
     blocks += losses_held_against(snapshot)
     for name, probe in snapshot.probes.items():
         if probe.has_measured:

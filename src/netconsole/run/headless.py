@@ -102,7 +102,7 @@ def measure(
             actions = enforcer.actions if enforcer is not None else ()
             found = document(incidents.log, start.wall_ns)
             taken = builder.build(state, manifests, profile, start, read, note, actions, found, line=line)
-        return with_drop_places(taken, manifests)
+            return with_drop_places(taken, builder.span(state, start), manifests)
 
 
 def record(

@@ -73,6 +73,17 @@ def totals_at_start(state: State) -> Totals:
     return Totals(state.first_mono_ns or 0, state.first_wall_ns or 0)
 
 
+def span(state: State, since: Totals) -> Span:
+    """What has happened since then; of a probe that began again all that it has."""
+    marks = {}
+    for name, probe in state.probes.items():
+        start = since.probes.get(name, NOTHING)
+        if has_gone_back(probe, start):
+            start = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={})
+        marks[name] = start
+    return Span(state, marks)
+
+
 def build(
     state: State,
     manifests: Mapping[str, Manifest],
@@ -89,19 +100,18 @@ def build(
     duration_ns = max(0, mono_ns - since.mono_ns)
     is_new = state.collector.restarts != since.restarts
     probes = {}
-    marks: dict[str, ProbeTotals] = {}
+    whole = span(state, since)
     earlier: Span | None = None
     for name, probe in state.probes.items():
         fresh = COLLECTOR_RESTARTED if is_new and probe.source == "collector" else None
-        start = since.probes.get(name, NOTHING)
+        start = whole.marks[name]
         began_ns = start.read_mono_ns or since.closed_ns.get(probe.source) or since.mono_ns
         span_ns = _span(probe, state.sources[probe.source], began_ns, duration_ns)
-        if has_gone_back(probe, start):
-            start, fresh = replace(start, counters={}, rows={}, histograms={}, events={}, ledger={}), SOURCE_RESTARTED
+        if start is not since.probes.get(name, NOTHING):
+            fresh = SOURCE_RESTARTED
         until_ns = None if probe.measuring or span_ns <= 0 else probe.cost.read_mono_ns
         until = None if until_ns is None else utc((wall_ns - (mono_ns - until_ns)) / 1e9)
         probes[name] = probe_data(probe, manifests.get(name), start, span_ns, fresh, until)
-        marks[name] = start
         if name == SEEN_BY and fresh is None and since.seen_before is not None:
             earlier = Span(state, {SEEN_BY: since.seen_before})
     return Snapshot(
@@ -115,7 +125,7 @@ def build(
         note=note,
         probes=probes,
         incidents=None if incidents is None else [_timed(one, wall_ns) for one in incidents],
-        balance=balance(Span(state, marks), earlier),
+        balance=balance(whole, earlier),
         cost=_cost(state, probes, since, duration_ns),
         governor=[action.as_dict(since.mono_ns / 1e9) for action in actions],
         facts=dict(facts or {}),

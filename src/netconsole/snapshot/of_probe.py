@@ -19,7 +19,7 @@ from netconsole.snapshot.document import (
 from netconsole.telemetry import histogram
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.ledger import UNSEEN
-from netconsole.telemetry.span import ProbeTotals, figures_since, ledger_since, rows_since
+from netconsole.telemetry.span import ProbeTotals, events_since, figures, ledger_since, rows_since
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramsState, TableState
 
@@ -72,7 +72,7 @@ def probe_data(
             )
             for name, counter in probe.counters.items()
         },
-        tables={table.name: figures_since(table, start) for table in probe.tables.values()},
+        tables={table.name: figures(rows_since(table, start)) for table in probe.tables.values()},
         columns={table.name: _columns(table, manifest) for table in probe.tables.values()},
         histograms={group.name: _histogram(group, manifest, start) for group in probe.histograms.values()},
         events=_events(probe, start),
@@ -150,8 +150,7 @@ def _histogram_data(
 
 
 def _events(probe: ProbeState, start: ProbeTotals) -> list[dict[str, Any]]:
-    arrived = probe.events_arrived - start.arrived
-    kept = list(probe.events)[-arrived:] if arrived > 0 else []
+    kept = events_since(probe, start)
     return [{"name": event.name, "wall_ns": event.wall_ns, **event.fields} for event in kept]
 
 

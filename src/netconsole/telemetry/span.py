@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from netconsole.telemetry.frames import Buckets
+from netconsole.telemetry.frames import Buckets, Event
 from netconsole.telemetry.histogram import since
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey, RowState, TableState
@@ -76,15 +76,21 @@ def rows_since(table: TableState, start: ProbeTotals) -> Iterator[tuple[RowState
             yield row, counts
 
 
-def figures_since(table: TableState, start: ProbeTotals) -> list[dict[str, str | int | float | None]]:
-    """The same: labels, counts and gauges by name."""
-    return [{**row.labels, **counts, **row.gauges} for row, counts in rows_since(table, start)]
+def figures(rows: Iterable[tuple[RowState, dict[str, int]]]) -> list[dict[str, str | int | float | None]]:
+    """Rows with what they have counted: labels, counts and gauges by name."""
+    return [{**row.labels, **counts, **row.gauges} for row, counts in rows]
 
 
 def ledger_since(probe: ProbeState, start: ProbeTotals) -> dict[str, int]:
     """What its ledger has grown by since ``start``."""
     grown = {name: since(count.total, start.ledger.get(name, 0)) for name, count in probe.cost.ledger.items()}
     return {name: value for name, value in grown.items() if value}
+
+
+def events_since(probe: ProbeState, start: ProbeTotals) -> list[Event]:
+    """The samples that have arrived since ``start``, as far as they are kept."""
+    arrived = probe.events_arrived - start.arrived
+    return list(probe.events)[-arrived:] if arrived > 0 else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +100,20 @@ class Span:
     state: State
     marks: Mapping[str, ProbeTotals] = field(default_factory=dict)
 
-    def rows(self, probe: str, table: str) -> list[dict[str, str | int | float | None]]:
-        """The rows of a table that have counted something: labels, counts and gauges by name."""
+    def moved(self, probe: str, table: str) -> Iterator[tuple[RowState, dict[str, int]]]:
+        """The rows of a table that have counted something, or have gauges, with what they have counted."""
         known = self.state.table(probe, table)
-        return figures_since(known, self.marks.get(probe, NOTHING)) if known is not None else []
+        if known is not None:
+            yield from rows_since(known, self.marks.get(probe, NOTHING))
+
+    def rows(self, probe: str, table: str) -> list[dict[str, str | int | float | None]]:
+        """The same: labels, counts and gauges by name."""
+        return figures(self.moved(probe, table))
+
+    def events(self, probe: str) -> list[Event]:
+        """The samples of a probe that are kept, the oldest first."""
+        known = self.state.probes.get(probe)
+        return events_since(known, self.marks.get(probe, NOTHING)) if known is not None else []
 
     def ledger(self, probe: str) -> dict[str, int]:
         """What a probe has missed."""

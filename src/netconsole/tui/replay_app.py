@@ -123,7 +123,7 @@ class ReplayApp(ConsoleApp):
             since, actions = self.replayed.since(), self.replayed.actions()
             incidents = document(self.replayed.incidents(), since.wall_ns)
             taken = builder.build(state, self.manifests, self.watched.profile, since, {}, note, actions, incidents)
-        return with_drop_places(taken, self.manifests)
+            return with_drop_places(taken, builder.span(state, since), self.manifests)
 
     def action_knobs(self, probe: str | None = None) -> None:
         self.say(_READ_ONLY, "look")

@@ -194,4 +194,4 @@ class WatchedHost:
             incidents = document(self.findings.log, since.wall_ns)
             line = self.session.connection().line
             taken = builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents, line)
-        return with_drop_places(taken, self.manifests)
+            return with_drop_places(taken, builder.span(state, since), self.manifests)

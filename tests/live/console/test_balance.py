@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from netconsole.findings.places_of_snapshot import places_of
+from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
@@ -114,7 +114,8 @@ class Balanced:
         """The places of the ranked list that lie in this namespace."""
         with self.session.view() as state:
             taken = builder.build(state, self._manifests, self._profile, self._since)
-        return [one for one in places_of(taken, self._manifests) if f"netns {namespace.name}" in one.where]
+            taken = with_drop_places(taken, builder.span(state, self._since), self._manifests)
+        return [one for one in taken.drop_places or () if f"netns {namespace.name}" in one.where]
 
     def died(self, namespace: Namespace) -> list[int]:
         """Packets of each of these places."""

@@ -14,7 +14,7 @@ from netconsole.findings.drop_places import (
     CountedRow,
     DropPlace,
     drop_places,
-    of_state,
+    of_span,
     with_incidents,
 )
 from netconsole.findings.match import Level
@@ -22,6 +22,7 @@ from netconsole.findings.windows import Family
 from netconsole.probes.catalogue import shipped
 from netconsole.probes.manifest import DropPlaceSpec, Manifest
 from netconsole.telemetry.frames import Count, Row
+from netconsole.telemetry.span import Span
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
 from tests.unit.telemetry.test_state import Stream
@@ -273,15 +274,15 @@ def test_places_of_a_running_measurement(stream: Stream) -> None:
     rows = [Row(labels=one, counts=count, gauges={}) for one, count in zip(labels, counts, strict=True)]
     stream.table(*rows, interval_ns=2_000_000_000)
     stream.end()
-    [place] = of_state(stream.state, manifests)
+    [place] = of_span(Span(stream.state), manifests)
     assert (place.stage, place.at, place.total, place.per_s) == ("again", "eth0", 7, 1.5)
     assert (place.at_least, place.now_at_least) == (False, False)
     stream.cost(ledger={"missed": Count(1, 1)})
     stream.end()
-    [place] = of_state(stream.state, manifests)
+    [place] = of_span(Span(stream.state), manifests)
     assert (place.at_least, place.now_at_least) == (True, True)
     stream.cost(ledger={"missed": Count(0, 1)})
     stream.end()
-    [place] = of_state(stream.state, manifests)
+    [place] = of_span(Span(stream.state), manifests)
     assert (place.at_least, place.now_at_least) == (True, False)
-    assert of_state(stream.state, rules(p=DropPlaceSpec("none", "n", "x", "x", "x"))) == []
+    assert of_span(Span(stream.state), rules(p=DropPlaceSpec("none", "n", "x", "x", "x"))) == []

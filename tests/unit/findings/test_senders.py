@@ -9,23 +9,29 @@ from typing import Any, cast
 import pytest
 
 from netconsole.findings.drop_places import Senders
+from netconsole.telemetry.frames import Label
+from netconsole.telemetry.span import Span
+from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import CountState, RowState
 
-PLACE = {"location": "here", "device": "eth0"}
+PLACE: dict[str, Label] = {"location": "here", "device": "eth0"}
 
 
 def place(*labels: Mapping[str, object]) -> Any:
     return SimpleNamespace(rows=[SimpleNamespace(labels=one, family=SimpleNamespace(probe="drops")) for one in labels])
 
 
-def flow(source: str, per_s: float | None, total: int, **more: object) -> Any:
+def flow(source: str, per_s: float | None, total: int, **more: Label) -> Any:
     labels = {**PLACE, "source": source, "source_port": 53, **more}
-    return SimpleNamespace(labels=labels, per_s=lambda name: per_s, total=lambda name: total)
+    return RowState(labels, {"count": CountState(total, None, per_s)}, {}, 0, 0)
 
 
-def senders(flows: Sequence[Any] = (), samples: Sequence[Mapping[str, object]] = ()) -> Senders:
-    tables = {"flows": SimpleNamespace(rows=dict(enumerate(flows)))} if flows else {}
+def senders(flows: Sequence[Any] = (), samples: Sequence[Mapping[str, object]] = (), by_rate: bool = True) -> Senders:
     events = [SimpleNamespace(fields={**PLACE, **one}) for one in samples]
-    return Senders.of_state(cast(Any, SimpleNamespace(probes={"drops": SimpleNamespace(tables=tables, events=events)})))
+    table = SimpleNamespace(name="flows", rows={one.key: one for one in flows})
+    probe = SimpleNamespace(tables={"flows": table}, events=events, events_arrived=len(events))
+    state = SimpleNamespace(probes={"drops": probe}, table=lambda name, _: table if name == "drops" else None)
+    return Senders(Span(cast(Any, state)), by_rate)
 
 
 def test_the_largest_flow_is_told_by_its_rate_and_then_by_its_total() -> None:
@@ -34,6 +40,7 @@ def test_the_largest_flow_is_told_by_its_rate_and_then_by_its_total() -> None:
     assert senders([flow("10.0.0.1", None, 9), flow("10.0.0.2", 0.5, 1)]).first(place(PLACE)) == "10.0.0.2:53"
     rest = [flow("10.0.0.1", None, 900), flow("10.0.0.2", 0.0, 901)]
     assert senders(rest).first(place(PLACE)) == "10.0.0.2:53"
+    assert senders(flows, by_rate=False).first(place(PLACE)) == "10.0.0.3:53", "in all: of a snapshot"
 
 
 def test_the_newest_sample_is_told_where_no_flow_is_known() -> None:
@@ -55,7 +62,7 @@ def test_the_first_of_the_first_eight_rows_that_has_one_is_told() -> None:
     for number, told in ((7, "10.0.0.1"), (8, "")):
         assert senders(samples=[{"source": "10.0.0.1", "location": str(number)}]).first(place(*rows)) == told
     assert senders(samples=[{"source": ""}]).first(place(PLACE)) == ""
-    assert Senders.of_state(cast(Any, SimpleNamespace(probes={}))).first(place(PLACE)) == ""
+    assert Senders(Span(State())).first(place(PLACE)) == ""
 
 
 def test_an_address_of_ipv6_has_brackets_before_its_port() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from netconsole.base.timestamps import clock
-from netconsole.findings import of_snapshot
 from netconsole.findings.incident import document
 from netconsole.findings.open_incident import LEAVES_AFTER
 from netconsole.findings.saved_log import decode, encode
+from netconsole.report import short_form
 from netconsole.telemetry import frames
 from tests.unit.findings.test_one_cause import COUNTERS, DROP, DROPS, Watched
 from tests.unit.telemetry.test_state import SECOND
@@ -131,6 +131,6 @@ def test_an_incident_of_scaled_rows_is_marked_in_every_form(watched: Watched) ->
     assert one.sentence == "lo (netns red): 800 UDP packets/s go to a port where nobody listens"
     assert (one.scaled, one.at_least, one.mark, one.total) == (True, False, "≈", 3200)
     (data,) = document([one])
-    assert data.scaled and "≈3\u202f200 packets, peak ≈1.60k/s" in of_snapshot._of_incident(data, [], "").text
+    assert data.scaled and "≈3\u202f200 packets, peak ≈1.60k/s" in short_form._of_incident(data, [], "").text
     (kept,) = [saved.told() for saved in decode(encode(watched._incidents.saved()))]
     assert kept.scaled and kept.total == 3200

@@ -22,6 +22,7 @@ from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BalanceWatch
 from netconsole.snapshot.document import BalanceData, IncidentData
 from netconsole.telemetry import frames
+from netconsole.telemetry.span import Span
 from netconsole.telemetry.state import State
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,8 @@ class Judged(NamedTuple):
 
 
 def places(state: State) -> set[tuple[str, str, str, int, bool]]:
-    return {(one.stage, one.at, one.say, one.total, one.at_least) for one in drop_places.of_state(state, MANIFESTS)}
+    found = drop_places.of_span(Span(state), MANIFESTS)
+    return {(one.stage, one.at, one.say, one.total, one.at_least) for one in found}
 
 
 def said(log: Iterable[Incident]) -> list[IncidentData]:
@@ -80,7 +82,8 @@ def test_a_snapshot_says_the_same(path: Path) -> None:
     player, _ = replayed(path)
     state, incidents = player.place.state, document(player.place.findings.log)
     profile, start = Profile("summary", budget=Budget()), builder.totals_at_start(state)
-    taken = with_drop_places(builder.build(state, MANIFESTS, profile, start, incidents=incidents), MANIFESTS)
+    taken = builder.build(state, MANIFESTS, profile, start, incidents=incidents)
+    taken = with_drop_places(taken, builder.span(state, start), MANIFESTS)
     assert taken.incidents is not None and taken.drop_places is not None and taken.balance is not None
     found = {(one.stage, one.where, one.why, one.total, one.at_least) for one in taken.drop_places}
     told = [msgspec.structs.replace(one, duration_s=None) for one in taken.incidents]

@@ -22,7 +22,7 @@ def snapshot(**changes: Any) -> Snapshot:
 
 
 def listed(*places: dict[str, Any]) -> list[Any]:
-    return list(drop_places(snapshot(drop_places=[{**PLACE, **place} for place in places]), {}))
+    return list(drop_places(snapshot(drop_places=[{**PLACE, **place} for place in places])))
 
 
 def held(*rows: dict[str, Any], **more: Any) -> list[Any]:

@@ -9,8 +9,9 @@ from functools import partial
 from netconsole.base import figure
 from netconsole.base.figure import ABOUT, AT_LEAST
 from netconsole.base.timestamps import clock
-from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, of_state, unwatched, with_incidents
+from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, of_span, unwatched, with_incidents
 from netconsole.findings.match import Level
+from netconsole.telemetry.span import Span
 from netconsole.tui.panes.common.columns import SPARK, TOTAL_COLUMNS, Shown, history, total_text
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.scene.scene import Scene, Subject
@@ -47,7 +48,7 @@ class PlacesOfScene:
     def of(self, scene: Scene) -> list[DropPlace]:
         """Those that lose most now first; what nobody wanted last."""
         if self._last is None or self._last[0] is not scene:
-            places = of_state(scene.state, scene.manifests)
+            places = of_span(Span(scene.state), scene.manifests)
             self._last = (scene, with_incidents(places, partial(_level, scene)))
         return self._last[1]
 
@@ -71,7 +72,7 @@ def block() -> Block:
 
 def rows(scene: Scene, places: Sequence[DropPlace]) -> list[TableRow]:
     """A row for each place."""
-    senders = Senders.of_state(scene.state)
+    senders = Senders(Span(scene.state))
     return [_row(scene, senders, place) for place in places[:MAX_ROWS]]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from netconsole.findings.of_snapshot import MAX_SHOWN, Highlight, standing_out
 from netconsole.findings.windows import MIN_SAMPLES
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
+from netconsole.report.short_form import MAX_SHOWN, Highlight, standing_out
 from netconsole.snapshot.document import HistogramData, Snapshot
 from tests.unit.probes.test_manifest_reader import GOOD, make
 
