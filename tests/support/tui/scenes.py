@@ -34,6 +34,12 @@ def wobble(tick: int, place: int, base: int) -> int:
     return base + (base * ((tick * 7 + place * 5) % 11)) // 50
 
 
+def moved(tick: int, place: int, base: int, before: int = 0, times: float = 1) -> tuple[int, int]:
+    """By how much such a figure moved in this interval, and its total: what it was before, and all of its moves."""
+    moves = [int(wobble(one, place, base) * times) for one in range(tick + 1)]
+    return moves[-1], before + sum(moves)
+
+
 def attached(scenario: Scenario, real: bool = False) -> Scenario:
     """Hello, and every probe in its state."""
     if real:
@@ -59,19 +65,17 @@ def attached(scenario: Scenario, real: bool = False) -> Scenario:
 
 def interval(scenario: Scenario, tick: int, rows: int = 0, lost: int = 0) -> Scenario:
     """One interval of the host. ``rows`` adds so many idle rows to the drops; ``lost`` puts losses into a ledger."""
-    drops = []
-    total = 0
+    drops, dropped = [], []
     for place, (reason, location, device, protocol, kind, base) in enumerate(_REASONS):
-        delta = wobble(tick, place, base)
-        total += delta
+        dropped.append(moved(tick, place, base, base * 40))
         labels = {"reason": reason, "location": location, "device": device, "protocol": protocol}
         labels.update({"class": kind, "provenance": "kernel"})
-        drops.append({"labels": labels, "counts": {"count": (delta, delta * (tick + 1) + base * 40)}})
+        drops.append({"labels": labels, "counts": {"count": dropped[-1]}})
     for place in range(rows):
         labels = {"reason": "NO_SOCKET", "location": f"function_{place:05}", "device": "eth0", "protocol": "UDP"}
         labels.update({"class": "benign", "provenance": "kernel"})
         drops.append({"labels": labels, "counts": {"count": (place % 3, 10 + place)}})
-    scenario.counters("kernel_drops", drops=(total, total * (tick + 1)))
+    scenario.counters("kernel_drops", drops=(sum(delta for delta, _ in dropped), sum(total for _, total in dropped)))
     scenario.table("kernel_drops", "drops", drops)
     scenario.table("socket_drops", "sockets", [_socket(tick, place, one) for place, one in enumerate(_SOCKETS)])
     scenario.table("softirq_health", "cpus", [_softirq(tick, cpu) for cpu in range(4)])
@@ -106,17 +110,17 @@ def for_ever(cycle: int = 11, pace_s: float = 1.0, **options: int) -> Scenario:
 def _socket(tick: int, place: int, one: tuple[str, str, str, int, int]) -> dict[str, Any]:
     socket, process, protocol, drops, again = one
     counts = {
-        "drops": (wobble(tick, place, drops), drops * (tick + 20)),
-        "retransmissions": (wobble(tick, place, again), again * (tick + 5)),
+        "drops": moved(tick, place, drops, drops * 20),
+        "retransmissions": moved(tick, place, again, again * 5),
     }
     return {"labels": {"socket": socket, "process": process, "protocol": protocol}, "counts": counts}
 
 
 def _softirq(tick: int, cpu: int) -> dict[str, Any]:
-    runs = wobble(tick, cpu, 900 + 700 * cpu)
+    base = 900 + 700 * cpu
     counts = {
-        "runs": (runs, runs * (tick + 1)),
-        "time_ns": (runs * 9_000, runs * 9_000 * (tick + 1)),
+        "runs": moved(tick, cpu, base),
+        "time_ns": moved(tick, cpu, base, times=9_000),
         "exhausted": (cpu // 3, tick * (cpu // 3)),
     }
     return {
@@ -128,13 +132,12 @@ def _softirq(tick: int, cpu: int) -> dict[str, Any]:
 
 def _link(tick: int, place: int, one: tuple[str, str, int]) -> dict[str, Any]:
     device, qdisc, base = one
-    packets = wobble(tick, place, base)
     counts = {
-        "rx_packets": (packets, packets * (tick + 100)),
-        "rx_bytes": (packets * 800, packets * 800 * (tick + 100)),
+        "rx_packets": moved(tick, place, base, base * 100),
+        "rx_bytes": moved(tick, place, base, base * 80_000, times=800),
         "rx_drops": (0, 17),
-        "tx_packets": (packets // 2, packets * (tick + 50)),
-        "tx_bytes": (packets * 300, packets * 300 * (tick + 100)),
+        "tx_packets": moved(tick, place, base, base * 50, times=0.5),
+        "tx_bytes": moved(tick, place, base, base * 30_000, times=300),
         "tx_drops": (0, 0),
         "qdisc_drops": (12 if qdisc == "tbf" else 0, 12 * tick),
     }
