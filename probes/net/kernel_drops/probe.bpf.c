@@ -127,7 +127,7 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
 /* The hook at which a firewall dropped (HOOKS of netconsole_collector/names/labels.py). The kernel does not say it, but what it has
  * done to the packet until then does: a packet that came in has its device's index (skb_iif), one that was routed has a route, and one that
  * goes out has the device that it goes out by. Not told apart: ingress and prerouting, and on lo, which keeps the route, those and input. */
-enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK };
+enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK, HOOK_TO_HOST };
 #define DST_POINTER (~1UL)          /* the rest of _skb_refdst: SKB_DST_PTRMASK */
 #define DST_OF_BRIDGE 0x10          /* DST_FAKE_RTABLE */
 #define DST_OF_TUNNEL 0x80          /* DST_METADATA: where the packet came from, no route */
@@ -156,6 +156,20 @@ static inline u32 hook_of(struct sk_buff *skb, struct nc_place *place, struct nc
     else
         is_local = NC_READ((struct rt6_info *)dst, rt6i_flags) & ROUTE6_IS_LOCAL || *(u8 *)flow->target == 0xff;
     return is_local ? HOOK_INPUT : HOOK_FORWARD;
+}
+
+/* A packet that was sent to this host alone and has no route yet, where the kernel gives no reason: from an address that cannot be its
+ * sender, or to one that cannot be its target (before 6.14). What was sent to all, and nobody here wants, is freed at the same place. */
+#define PACKET_TYPE 7   /* the lowest bits of a byte that has no other name */
+static inline int is_to_host(struct sk_buff *skb)
+{
+#ifdef HAVE_sk_buff___pkt_type_offset
+    u8 type = NC_AT(u8, (u8 *)skb + offsetof(struct sk_buff, __pkt_type_offset));
+
+    return !(type & PACKET_TYPE) && !NC_GET(skb, _skb_refdst) && NC_GET(skb, skb_iif);
+#else
+    return 0;
+#endif
 }
 
 static inline void count_flow(struct drop_key *drop, struct nc_flow *flow, u64 weight)
@@ -290,6 +304,10 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
 #ifdef HAVE_SKB_DROP_REASON_NETFILTER_DROP
     if (key.reason == SKB_DROP_REASON_NETFILTER_DROP && !(flags & NC_F_COUNTERS))
         key.hook = hook_of(skb, &key.place, &flow);
+#endif
+#ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
+    if (key.reason == SKB_DROP_REASON_NOT_SPECIFIED && flow.ethertype == ETH_P_IP && !(flags & NC_F_COUNTERS) && is_to_host(skb))
+        key.hook = HOOK_TO_HOST;
 #endif
 
     nc_count(0);

@@ -12,7 +12,7 @@ import pytest
 
 from netconsole_collector.probe.config import KnobError
 from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
-from tests.support.live.contexts.memory import Members, enumerator
+from tests.support.live.contexts.memory import Members, enumerator, place_of
 from tests.support.live.contexts.packets import ARP, IPV4, IPV6, TCP, VLAN, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
@@ -118,6 +118,8 @@ def test_the_device_of_a_packet_at_a_socket_is_where_it_came_in(load: Load) -> N
 
 LOCAL, FORWARDED, LOCAL6 = 0x80000000, 0, 0x80000000
 BRIDGED, TUNNELLED = 0x10, 0x80
+TO_HOST, BROADCAST, MULTICAST, TO_ANOTHER = range(4)
+"""PACKET_HOST, … of include/uapi/linux/if_packet.h."""
 
 
 def test_a_firewall_s_hook_follows_from_what_was_done_to_the_packet(load: Load) -> None:
@@ -152,6 +154,33 @@ def test_a_firewall_s_hook_follows_from_what_was_done_to_the_packet(load: Load) 
     found = host.rows("reason", "hook")
     assert {hook: count for (why, hook), count in found.items() if why == "NETFILTER_DROP"} == expected
     assert {hook for why, hook in found if why != "NETFILTER_DROP"} == {"none"}
+
+
+def test_a_packet_for_this_host_alone_is_told_from_one_for_all(load: Load) -> None:
+    """Where the kernel names no reason: it frees a martian and an unwanted multicast at one place."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    at = place_of("sk_buff", "__pkt_type_offset")[0]
+    v6, route = Flow("2001:db8::1", "2001:db8::2"), probe.memory.make("rtable", {})
+    expected: dict[str, int] = {}
+    for kind, is_told, flow, members in (
+        (TO_HOST, True, Flow(), {"skb_iif": 2}),
+        (TO_HOST, False, Flow(), {"skb_iif": 2, "_skb_refdst": route}),
+        (TO_HOST, False, Flow(), {}),
+        (TO_HOST, False, v6, {"skb_iif": 2}),
+        (BROADCAST, False, Flow(), {"skb_iif": 2}),
+        (MULTICAST, False, Flow(), {"skb_iif": 2}),
+        (TO_ANOTHER, False, Flow(), {"skb_iif": 2}),
+    ):
+        skb = host.packet(flow, host.eth0, members)
+        probe.memory.put(skb + at, bytes([0xF8 | kind]))
+        host.drop(skb, "NOT_SPECIFIED")
+        host.drop(skb, "IP_RPFILTER")
+        hook = "to this host" if is_told else "none"
+        expected[hook] = expected.get(hook, 0) + 1
+    found = host.rows("reason", "hook")
+    assert {hook: count for (why, hook), count in found.items() if why == "NOT_SPECIFIED"} == expected
+    assert {hook for why, hook in found if why != "NOT_SPECIFIED"} == {"none"}
 
 
 def test_a_message_between_processes_is_no_packet(load: Load) -> None:

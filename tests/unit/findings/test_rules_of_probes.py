@@ -357,6 +357,15 @@ def test_a_full_table_of_connections_and_a_clash(counter: str, cause: str) -> No
     assert one.cause == cause
 
 
+@pytest.mark.proves("kernel_drops", "findings.drops.count.!.to this host+ip_rcv_finish_core")
+@pytest.mark.parametrize("location", ["ip_rcv_finish_core", "ip_rcv_finish_core.isra.0"])
+def test_martians_are_said_where_unwanted_multicasts_are_not(location: str) -> None:
+    one = {**DROP, "reason": "NOT_SPECIFIED", "class": "benign", "location": location, "hook": "to this host"}
+    said(of_rate("kernel_drops", "drops", "count", one, 20, AT_ONCE), "!", "martians")
+    assert of_rate("kernel_drops", "drops", "count", {**one, "hook": "none"}, 100, AT_ONCE) == []
+    assert of_rate("kernel_drops", "drops", "count", {**one, "location": "br_flood"}, 100, AT_ONCE) == []
+
+
 @pytest.mark.proves("socket_drops", "findings.sockets.buffer_full.!!.yes")
 def test_merged_packets_are_said_to_be_more_datagrams() -> None:
     one = {**SOCKET, "merged": "yes"}
