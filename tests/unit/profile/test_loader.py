@@ -15,6 +15,7 @@ from netconsole.profile import loader
 from netconsole.profile.origins import explain
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Profile
+from netconsole_collector.probe.config import ROWS_ONE_IN, SEEN_PCT
 
 BASE = """
 [profile]
@@ -304,6 +305,13 @@ def test_what_a_profile_is_for_is_inherited_but_for_what_it_switches_off(directo
     without = head.format("both") + '[probes.socket_drops]\nmode = "off"\n'
     assert load(directory, catalogue, without, "without").keep == ("kernel_drops",)
     assert load(directory, catalogue, head.format("both") + "keep = []\n", "none").keep == ()
+
+
+@pytest.mark.parametrize("name", loader.available([paths.data("profiles")]))
+def test_what_a_shipped_profile_keeps_has_something_to_give_up_before_its_rows(name: str, catalogue: Catalogue) -> None:
+    """So that it survives a storm: rows of one count in so many, or a share of the time."""
+    for probe in loader.load(name, catalogue, [paths.data("profiles")]).keep:
+        assert {ROWS_ONE_IN, SEEN_PCT} & catalogue[probe].knobs.keys(), probe
 
 
 @pytest.mark.parametrize("name", loader.available([paths.data("profiles")]))
