@@ -22,7 +22,8 @@ def read_of(
     source: KernelSource, interval_ns: int = SECOND_NS, is_whole: bool = False, wall_ns: int | None = None
 ) -> list[frames.AnyFrame]:
     """The frames of one reading."""
-    return frames_of(source.read(SourceReading(interval_ns, time.time_ns() if wall_ns is None else wall_ns, is_whole)))
+    wall_ns = time.time_ns() if wall_ns is None else wall_ns
+    return frames_of(source.read(SourceReading(interval_ns, time.monotonic_ns(), wall_ns, is_whole)))
 
 
 def tables_of(source: KernelSource) -> list[frames.Table]:

@@ -33,14 +33,14 @@ _CONSOLE = {
     "host": "machine",
     "probes": "knobs",
     "calibrate": "estimate store summary",
-    "sources": "qdiscs links carrier own_cost",
+    "sources": "own_cost",
 }
 _COLLECTOR = {
     "probe": "decode tables histograms config records running device_sets followers checks ledger drop_filter",
     "names": "drop_reasons labels processes vms",
     "types": "kernel_types btf prototypes",
     "kernel": "rings",
-    "sources": "base softnet sockets protocol_counters link_state reader",
+    "sources": "base softnet sockets protocol_counters qdiscs link_state links carrier reader",
 }
 CORES = [
     *(f"src/netconsole/{room}/{name}.py" for room, names in _CONSOLE.items() for name in names.split()),

@@ -38,7 +38,7 @@ from netconsole_collector.probe.config import MAX_OWN, ROWS_ONE_IN, own_names
 from netconsole_collector.sources.known import KNOWN
 
 COSTS = ("per packet", "per drop", "per softirq", "per event", "per interval")
-SOURCES = ("bpf", *KNOWN, "links", "ovs", "self")
+SOURCES = ("bpf", *KNOWN, "ovs", "self")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",

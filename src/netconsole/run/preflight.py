@@ -133,8 +133,8 @@ def _say_if_missing(device: str, host: AnyHost, say: Callable[[str], None]) -> N
 def _interfaces(host: AnyHost) -> set[str]:
     """The names of all, in every network namespace. Raises OSError."""
     from netconsole.host.reach import target_of
-    from netconsole.sources.namespace_links import parse_devices
-    from netconsole.sources.namespaces import OpenNamespaces
+    from netconsole_collector.sources.namespace_links import parse_devices
+    from netconsole_collector.sources.namespaces import OpenNamespaces
 
     names: set[str] = set()
     with contextlib.ExitStack() as undone:

@@ -1,1 +1,1 @@
-"""What the console reads itself, without BPF: interfaces, protocols, Open vSwitch, its own cost."""
+"""What the console reads itself, without BPF: Open vSwitch, its own cost."""

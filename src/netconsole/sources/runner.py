@@ -14,7 +14,6 @@ from netconsole.host.identity import namespace_names
 from netconsole.host.target import Target
 from netconsole.profile.scope import RunScope
 from netconsole.sources.base import FrameMaker, HasModes, Source
-from netconsole.sources.links import Links
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.telemetry import frames
@@ -24,7 +23,6 @@ from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import SourceError
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
-    "links": Links,
     "ovs": OvsFlows,
     "self": OwnCost,
 }

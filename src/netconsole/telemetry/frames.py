@@ -135,7 +135,7 @@ class Frame(
 ):
     """The fields of every frame. ``probe`` is None when a frame is about the whole source.
 
-    ``source``: the collector, or the console itself (links, Open vSwitch, own cost).
+    ``source``: the collector, or the console itself (Open vSwitch, own cost).
     """
 
     v: int = VERSION

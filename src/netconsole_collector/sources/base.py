@@ -8,7 +8,8 @@ MOST = (1 << 63) - 1
 """The largest figure that a frame has room for."""
 
 Json = Dict[str, Any]
-SourceRow = Tuple[Dict[str, Union[str, int, None]], Sequence[Optional[int]], Mapping[str, Union[int, float, None]]]
+RowLabels = Dict[str, Union[str, int, None]]
+SourceRow = Tuple[RowLabels, Sequence[Optional[int]], Mapping[str, Union[int, float, None]]]
 """One row as the kernel has it now: labels, counters since boot, gauges. None: it does not count that, or not now."""
 
 
@@ -30,13 +31,14 @@ class SourceError(Exception):
 
 
 class SourceReading:
-    """One reading of all sources, at ``wall_ns``. ``interval_ns``: since the one before.
+    """One reading of all sources, at ``wall_ns`` and ``mono_ns``. ``interval_ns``: since the one before.
 
     ``is_whole``: it has to have everything, also what is read less often.
     """
 
-    def __init__(self, interval_ns: int, wall_ns: int = 0, is_whole: bool = False) -> None:
+    def __init__(self, interval_ns: int, mono_ns: int = 0, wall_ns: int = 0, is_whole: bool = False) -> None:
         self.interval_ns = interval_ns
+        self.mono_ns = mono_ns
         self.wall_ns = wall_ns
         self.is_whole = is_whole
 

@@ -3,6 +3,7 @@
 from typing import Any, Callable, Dict
 
 from netconsole_collector.sources.base import KernelSource
+from netconsole_collector.sources.links import Links
 from netconsole_collector.sources.nic_counters import NicCounters
 from netconsole_collector.sources.protocol_counters import ProtocolCounters
 from netconsole_collector.sources.sockets import SocketGroups
@@ -10,6 +11,7 @@ from netconsole_collector.sources.softnet import Softnet
 from netconsole_collector.sources.vm_states import VmStates
 
 KNOWN: Dict[str, Callable[[], KernelSource]] = {
+    "links": Links,
     "nic": NicCounters,
     "protocol_counters": ProtocolCounters,
     "sockets": SocketGroups,

@@ -6,13 +6,14 @@ Layouts: include/uapi/linux/ethtool.h.
 """
 
 import struct
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.primitives.netlink import Netlink
 from netconsole_collector.sources.base import (
     Json,
     KernelSource,
+    RowLabels,
     RowMaker,
     SourceError,
     SourceReading,
@@ -98,7 +99,7 @@ class NicCounters(KernelSource):
                     yield {"device": name, "counter": counter}, (values[place],), {}
                 continue
             for counter, (known, places) in device.losses.items():
-                labels: Dict[str, Union[str, int, None]] = {
+                labels: RowLabels = {
                     "device": name,
                     "counter": counter,
                     "class": known.kind,

@@ -199,7 +199,7 @@ class SourceReader:
 
     def _read_all(self, is_whole: bool) -> None:
         now, wall = mono_ns(), wall_ns()
-        reading = SourceReading(max(1, now - self._read_ns), wall, is_whole)
+        reading = SourceReading(max(1, now - self._read_ns), now, wall, is_whole)
         self._read_ns = now
         for one in self._sources:
             self._current = one.probe

@@ -4,11 +4,11 @@ A BPF probe sees only sockets with traffic. This source also sees those of the g
 """
 
 import ipaddress
-from typing import Dict, Iterable, List, Optional, Set, Tuple, Union
+from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.primitives.netlink import Netlink
-from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading
+from netconsole_collector.sources.base import Json, KernelSource, RowLabels, RowMaker, SourceError, SourceReading
 from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
 
 MAX_SOCKETS = 1024
@@ -61,7 +61,7 @@ class SocketGroups(KernelSource):
             self._netlink.close()
             self._netlink = None
 
-    def _labels(self, one: BoundSocket) -> Dict[str, Union[str, int, None]]:
+    def _labels(self, one: BoundSocket) -> RowLabels:
         return {
             "protocol": one.protocol,
             "address": str(ipaddress.ip_address(one.address)),

@@ -228,7 +228,7 @@ def test_what_a_controller_sends_was_not_asked_for(ends: Ends, collector: Inside
 # To execute a packet (OVS_PACKET_CMD_EXECUTE) with a key whose port has the wrong length, and then one as it should be.
 EXECUTE = """
 import socket, struct, sys
-from netconsole.sources import netlink
+from netconsole_collector.sources import netlink_messages as netlink
 from netconsole.sources.ovs import netlink as ovs_netlink
 opened = ovs_netlink.OvsNetlink()
 family = netlink.families(opened._netlink)["ovs_packet"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -14,7 +14,6 @@ from netconsole.host.reach import line_of
 from netconsole.probes.catalogue import shipped
 from netconsole.sources import facts
 from netconsole.sources.base import FrameMaker, Source
-from netconsole.sources.links import Links
 from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.telemetry.frames import AnyFrame, Row, Table
 from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
@@ -142,43 +141,64 @@ def rows(frames: Sequence[AnyFrame]) -> dict[str, list[Row]]:
     return {frame.name: frame.rows for frame in frames if isinstance(frame, Table)}
 
 
-def test_links_are_those_of_the_far_host_and_counted_exactly(far: Far, target: FarTarget) -> None:
-    links = Links(target)
-    links.open()
-    first = read(links, target)["links"]
-    assert {(row.labels["netns"], row.labels["device"]) for row in first} == {
-        ("host", "lo"), ("host", "fareth"), ("host", "farpeer"), ("inner", "lo"), ("inner", "innereth"),
-    }  # fmt: skip
-    (shaped,) = [row for row in first if row.labels["device"] == "farpeer"]
-    assert shaped.labels["shaper"] == "tbf of 5 Mbit/s"
-    for _ in range(3):  # from here on nothing is asked but by its place
-        read(links, target)
-    frames = "".join(f"{'ff' * 6}0200000000aa88b5{'00' * 46}\n" for _ in range(SOME))
-    run(*far.enter, "python3", "-c", SEND_FRAMES, "fareth", input=frames)
-    moved = {str(row.labels["device"]): row for row in read(links, target)["links"]}
-    assert moved["fareth"].counts["tx_packets"].delta == SOME
-    assert moved["farpeer"].counts["rx_packets"].delta == SOME
-    run(*far.enter, "ip", "link", "set", "farpeer", "down")
-    try:
-        lost = {str(row.labels["device"]): row for row in read(links, target)["links"]}
-        assert lost["fareth"].gauges["no_carrier"] == 1 and lost["fareth"].gauges["peer_down"] == 1
-    finally:
-        run(*far.enter, "ip", "link", "set", "farpeer", "up")
-        links.close()
+@contextlib.contextmanager
+def reading(far: Far, name: str) -> Iterator[Driver]:
+    """The collector of the far host, which reads this source."""
+    with Driver(PYTHON, "--compiled-elsewhere", before=far.enter) as driver:
+        assert driver.ask(command="interval", ms=200).ok
+        assert driver.ask(command="load", probe=name, spec=shipped(name).raw, source="").ok
+        assert driver.ask(command="read_whole").ok
+        yield driver
 
 
-def test_a_namespace_that_goes_there_is_let_go_at_once(far: Far, target: FarTarget) -> None:
+def links_of(driver: Driver, is_so: Callable[[dict[str, Row]], bool]) -> dict[str, Row]:
+    """By device: the first rows of which that is true."""
+    table = driver.until(Table, lambda table: table.name == "links" and is_so(by_device(table)))
+    return by_device(table)
+
+
+def by_device(table: Table) -> dict[str, Row]:
+    return {str(row.labels["device"]): row for row in table.rows}
+
+
+def namespaces_of(table: Table) -> set[str]:
+    return {str(row.labels["netns"]) for row in table.rows}
+
+
+def test_links_are_those_of_the_far_host_and_counted_exactly(far: Far) -> None:
+    with reading(far, "link_rates") as driver:
+        first = next(one for one in of(Table, driver.seen, "link_rates") if one.name == "links")
+        assert {(row.labels["netns"], row.labels["device"]) for row in first.rows} == {
+            ("host", "lo"), ("host", "fareth"), ("host", "farpeer"), ("inner", "lo"), ("inner", "innereth"),
+        }  # fmt: skip
+        assert by_device(first)["farpeer"].labels["shaper"] == "tbf of 5 Mbit/s"
+        frames = "".join(f"{'ff' * 6}0200000000aa88b5{'00' * 46}\n" for _ in range(SOME))
+        run(*far.enter, "python3", "-c", SEND_FRAMES, "fareth", input=frames)
+        moved = links_of(driver, lambda rows: "fareth" in rows and rows["fareth"].counts["tx_packets"].total >= SOME)
+        assert moved["fareth"].counts["tx_packets"].total == SOME
+        assert moved["farpeer"].counts["rx_packets"].total == SOME
+        run(*far.enter, "ip", "link", "set", "farpeer", "down")
+        try:
+            lost = links_of(driver, lambda rows: "fareth" in rows and rows["fareth"].gauges["no_carrier"] == 1)
+            assert lost["fareth"].gauges["peer_down"] == 1
+        finally:
+            run(*far.enter, "ip", "link", "set", "farpeer", "up")
+
+
+def test_a_namespace_that_goes_there_is_let_go_at_once(far: Far) -> None:
     run(*far.enter, "ip", "netns", "add", "short")
-    links = Links(target)
-    links.open()
-    assert {row.labels["netns"] for row in read(links, target)["links"]} == {"host", "inner", "short"}
-    # A device that moves into it comes back to nobody: it is destroyed with the namespace, at once.
-    run(*far.enter, "ip", "link", "add", "goes", "type", "veth", "peer", "name", "inside", "netns", "short")
-    run(*far.enter, "ip", "netns", "delete", "short")
-    while "goes" in run(*far.enter, "ip", "-o", "link"):
-        pass  # nothing is read meanwhile: who holds it has to hear of it
-    assert {row.labels["netns"] for row in read(links, target)["links"]} <= {"host", "inner"}
-    links.close()
+    with reading(far, "link_rates") as driver:
+        first = next(one for one in of(Table, driver.seen, "link_rates") if one.name == "links")
+        assert namespaces_of(first) == {"host", "inner", "short"}
+        assert driver.ask(command="interval", ms=3600 * 1000).ok
+        # A device that moves into it comes back to nobody: it is destroyed with the namespace, at once.
+        run(*far.enter, "ip", "link", "add", "goes", "type", "veth", "peer", "name", "inside", "netns", "short")
+        run(*far.enter, "ip", "netns", "delete", "short")
+        while "goes" in run(*far.enter, "ip", "-o", "link"):
+            pass  # nothing is read meanwhile: who holds it has to hear of it
+        assert driver.ask(command="interval", ms=100).ok
+        whole = driver.until(Table, lambda table: table.name == "links" and table.full)
+        assert namespaces_of(whole) == {"host", "inner"}
 
 
 def test_sockets_and_vms_are_those_of_the_far_host(far: Far) -> None:
@@ -189,16 +209,6 @@ def test_sockets_and_vms_are_those_of_the_far_host(far: Far) -> None:
         sockets, machines = (of(Table, driver.seen, name)[0] for name in ("socket_groups", "vm_states"))
     assert [(row.labels["port"], row.labels["process"]) for row in sockets.rows] == [(7654, "ovs-vswitchd/1")] * 2
     assert [row.labels["vm"] for row in machines.rows] == ["far-vm"]
-
-
-@contextlib.contextmanager
-def reading(far: Far, name: str) -> Iterator[Driver]:
-    """The collector of the far host, which reads this source."""
-    with Driver(PYTHON, "--compiled-elsewhere", before=far.enter) as driver:
-        assert driver.ask(command="interval", ms=200).ok
-        assert driver.ask(command="load", probe=name, spec=shipped(name).raw, source="").ok
-        assert driver.ask(command="read_whole").ok
-        yield driver
 
 
 def test_protocols_count_in_the_namespaces_of_the_far_host(far: Far) -> None:

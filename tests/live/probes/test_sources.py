@@ -15,33 +15,35 @@ from pathlib import Path
 import pytest
 
 from netconsole.sources.base import FrameMaker
-from netconsole.sources.links import Links
 from netconsole.sources.own_cost import OwnCost
 from netconsole.telemetry import frames
 from netconsole_collector.sources.base import FULL_EVERY
+from netconsole_collector.sources.links import Links
 from netconsole_collector.sources.sockets import SocketGroups
 from netconsole_collector.sources.softnet import Softnet
 from tests.support.live.measurement import LIMIT_S
 from tests.support.live.network import PYTHON, Namespace, Wire, send_udp
-from tests.support.sources import tables_of
+from tests.support.sources import read_of, tables_of
 
 CLOSED_PORT = 9
 SOME = 3000
 READINGS = 50
 READ_UNTIL_QDISCS_ARE_READ = """
-import json, sys
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.links import Links
-links, make = Links(), FrameMaker()
+import json, sys, time
+from netconsole_collector.sources.base import SourceReading
+from netconsole_collector.sources.links import Links
+links = Links()
 links.open()
-links.read(make)
+def tables():
+    found = links.read(SourceReading(10**9, time.monotonic_ns()))
+    return {one["name"]: one["rows"] for one in found if one["kind"] == "table"}
+tables()
 print("counting", flush=True)
 sys.stdin.readline()
 totals = {}
 for _ in range(links.qdiscs_every):
-    table = next(table for table in links.read(make) if table.name == "links")
-    mine = [row for row in table.rows if row.labels["netns"] in ("host", sys.argv[1])]
-    totals |= {row.labels["device"]: {name: one.total for name, one in row.counts.items()} for row in mine}
+    mine = [row for row in tables()["links"] if row["labels"]["netns"] in ("host", sys.argv[1])]
+    totals |= {row["labels"]["device"]: {name: one["total"] for name, one in row["counts"].items()} for row in mine}
 links.close()
 print(json.dumps(totals))
 """
@@ -79,7 +81,7 @@ class Reader:
         self.links.close()
 
     def read(self) -> None:
-        *others, table = self.links.read(FrameMaker())
+        *others, table = read_of(self.links)
         assert isinstance(table, frames.Table)
         for row in (row for one in others if isinstance(one, frames.Table) for row in one.rows):
             self.queues[str(row.labels["netns"]), str(row.labels["device"]), str(row.labels["handle"])] = row
@@ -191,9 +193,9 @@ def test_classes_and_their_leaves_are_told_apart(wire: Wire) -> None:
         # What waits does so until both have looked.
         wire.a.tc("class", "add", "dev", here, "parent", "1:", "classid", f"1:{minor}", "htb", "rate", "80bit")
         wire.a.tc("qdisc", "add", "dev", here, "parent", f"1:{minor}", "handle", f"{minor}:", *leaf)
-    links, make = Links(), FrameMaker()
+    links = Links()
     links.open()
-    said = links.read(make)
+    said = read_of(links)
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, size=500)
     told: dict[object, frames.Row] = {}
     for _ in range(READINGS):  # each has only what has changed; a slow machine does not read qdiscs every time
@@ -206,7 +208,7 @@ def test_classes_and_their_leaves_are_told_apart(wire: Wire) -> None:
         }
         if told["10:"].counts["drops"].total:
             break
-        said = links.read(make)
+        said = read_of(links)
     links.close()
     known = {one["handle"]: one for one in json.loads(wire.a.tc("-s", "-j", "qdisc", "show", "dev", here))}
     for handle, *figures in CLASS.findall(wire.a.tc("-s", "class", "show", "dev", here)):  # it writes no JSON

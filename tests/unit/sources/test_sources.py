@@ -123,22 +123,30 @@ def test_a_failing_source_says_why_and_the_others_go_on(monkeypatch: pytest.Monk
     assert isinstance(delivered[-1], Cost)
 
 
-def test_a_source_that_is_added_is_read_from_then_on() -> None:
+class Added(Broken):
+    """Has a table."""
+
+    def read(self, make: FrameMaker) -> list[AnyFrame]:
+        return [make.table("added", "rows", [], True)]
+
+
+def test_a_source_that_is_added_is_read_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(runner.FACTORIES, "added", Added)
     delivered: list[AnyFrame] = []
     enough = threading.Event()
 
     def deliver(batch: list[AnyFrame]) -> None:
         delivered.extend(batch)
-        if any(isinstance(frame, Table) and frame.probe == "link_rates" for frame in batch):
+        if any(isinstance(frame, Table) and frame.probe == "added" for frame in batch):
             enough.set()
 
     sources = SourceRunner([ProbeRequest("self_cost", source="self")], 0.01, deliver, itertools.count(1))
     sources.start()
-    sources.add(ProbeRequest("link_rates", source="links"))
+    sources.add(ProbeRequest("added", source="added"))
     assert enough.wait(LIMIT_S)
     sources.close()
     states = [(frame.probe, frame.state) for frame in delivered if isinstance(frame, Status)]
-    assert states == [("self_cost", "attached"), ("link_rates", "attached")]
+    assert states == [("self_cost", "attached"), ("added", "attached")]
 
 
 class Whole:

@@ -15,8 +15,8 @@ from netconsole.base.fact_keys import key
 from netconsole.host.target import NetlinkSocket
 from netconsole.sources.facts.nics import links_of
 from netconsole.sources.facts.reading import Facts
-from netconsole.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_OPTIONS, TCA_TBF_RATE64
 from netconsole_collector.sources.netlink_messages import attributes, whole
+from netconsole_collector.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_OPTIONS, TCA_TBF_RATE64
 
 _TCMSG = struct.Struct("=BxxxiIII")
 _GET_FILTER = 46

@@ -1,18 +1,12 @@
 """Reads the links of one network namespace (counters, state, carrier, root qdiscs) through what is open inside it."""
 
-from __future__ import annotations
-
 import errno
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
-from netconsole.host.target import InsideNamespace, Question
-from netconsole.sources.carrier import Carrier
-from netconsole.sources.qdiscs import NOQUEUE, QDISCS, Qdisc, QdiscReader, QueueWaits, handle_text, htb_rate
-from netconsole.telemetry.frames import Label
-from netconsole_collector.sources.base import SourceRow
-from netconsole_collector.sources.link_state import LINKS, Link, LinkTable, VethPeers, peer_of
+from netconsole_collector.sources.base import RowLabels, SourceRow
+from netconsole_collector.sources.carrier import Carrier
+from netconsole_collector.sources.link_state import Link, LinkTable, VethPeers, peer_of
+from netconsole_collector.sources.qdiscs import NOQUEUE, Qdisc, QdiscReader, QueueWaits, handle_text, htb_rate
 
 READ_EVERY = 60
 """Readings after which everything is read again, whatever the kernel has reported meanwhile."""
@@ -26,16 +20,16 @@ COUNTS = (
 )  # fmt: skip
 _TX_DROPS = COUNTS.index("tx_drops")
 
-DeviceCounts: TypeAlias = tuple[str, tuple[int, ...]]
+DeviceCounts = Tuple[str, Tuple[int, ...]]
 """Name and the first eight of COUNTS."""
 
 
-def parse_devices(text: str, known: Mapping[str, DeviceCounts] | None = None) -> dict[str, DeviceCounts]:
+def parse_devices(text: str, known: Optional[Mapping[str, DeviceCounts]] = None) -> Dict[str, DeviceCounts]:
     """Every interface by its line (net/core/net-procfs.c, dev_seq_printf_stats).
 
     ``known``: the result of the last reading. The lines of idle interfaces are the same, and are not parsed again.
     """
-    devices: dict[str, DeviceCounts] = {}
+    devices: Dict[str, DeviceCounts] = {}
     for line in text.split("\n")[2:]:  # splitlines would end a line within a name
         device = known.get(line) if known else None
         device = device or _device(line)
@@ -44,24 +38,23 @@ def parse_devices(text: str, known: Mapping[str, DeviceCounts] | None = None) ->
     return devices
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(NamedTuple):
     """The last reading of an interface, and what it was made of."""
 
     netns: str
-    figures: tuple[int, ...]
-    link: Link | None
-    qdisc: Qdisc | None
-    peer: tuple[str, str] | None
+    figures: Tuple[int, ...]
+    link: Optional[Link]
+    qdisc: Optional[Qdisc]
+    peer: Optional[Tuple[str, str]]
     reading: SourceRow
 
     def is_of(
         self,
         netns: str,
-        figures: tuple[int, ...],
-        link: Link | None,
-        qdisc: Qdisc | None,
-        peer: tuple[str, str] | None,
+        figures: Tuple[int, ...],
+        link: Optional[Link],
+        qdisc: Optional[Qdisc],
+        peer: Optional[Tuple[str, str]],
     ) -> bool:
         """Whether it would be the same now: what has not changed are the same objects."""
         return (
@@ -77,21 +70,21 @@ class _Said:
 class NamespaceLinks:
     """See the module. It closes what it is given."""
 
-    def __init__(self, inside: InsideNamespace) -> None:
+    def __init__(self, inside: Any) -> None:
         self._inside = inside
         self._netlink = inside.netlink
         self._netlink.unasked = self._told
         self.table = LinkTable()
         """Its links by index."""
-        self._by_name: dict[str, Link] = {}
-        self._carriers: dict[int, Carrier] = {}
+        self._by_name: Dict[str, Link] = {}
+        self._carriers: Dict[int, Carrier] = {}
         self._qdisc_reader = QdiscReader()
-        self._qdiscs: dict[int, Qdisc] = {}
+        self._qdiscs: Dict[int, Qdisc] = {}
         self._waits = QueueWaits()
-        self._htb_rates: dict[int, int | None] = {}
+        self._htb_rates: Dict[int, Optional[int]] = {}
         self._text = b""
-        self._lines: dict[str, DeviceCounts] = {}
-        self._last: dict[str, _Said] = {}
+        self._lines: Dict[str, DeviceCounts] = {}
+        self._last: Dict[str, _Said] = {}
         self._read_in = 0
         self._qdiscs_in = 0
         self._is_told = False
@@ -100,12 +93,6 @@ class NamespaceLinks:
     def close(self) -> None:
         """Release the namespace."""
         self._inside.close()
-
-    def questions(self, with_qdiscs: bool) -> Iterable[Question]:
-        """What the next reading will ask, as far as that is known."""
-        dumps = [LINKS] if self._read_in <= 1 else []
-        qdiscs = [QDISCS, *self._qdisc_reader.class_requests()]
-        return self._inside.questions([*dumps, *qdiscs] if with_qdiscs and self._is_due() else dumps)
 
     def read(self) -> None:
         """Links and their counters. Raises OSError."""
@@ -147,7 +134,12 @@ class NamespaceLinks:
             peer = peers.get((netns, link.index)) if link is not None else None
             known = last.get(name)
             if known is None or not known.is_of(netns, figures, link, qdisc, peer):
-                labels: dict[str, Label] = {"device": name, "netns": netns, "qdisc": None, "shaper": None}
+                labels: RowLabels = {
+                    "device": name,
+                    "netns": netns,
+                    "qdisc": None,
+                    "shaper": None,
+                }
                 labels["peer"], labels["peer_netns"] = peer or (None, None)
                 reading = self._reading(labels, figures, link, qdisc, now_ns)
                 known = _Said(netns, figures, link, qdisc, peer, reading)
@@ -160,16 +152,21 @@ class NamespaceLinks:
         for one in self._qdisc_reader.children:
             if one.ifindex not in names:
                 continue
-            labels: dict[str, Label] = {"device": names[one.ifindex], "netns": netns, "qdisc": one.kind}
-            labels |= {"handle": handle_text(one.handle), "parent": handle_text(one.parent)}
+            labels: RowLabels = {"device": names[one.ifindex], "netns": netns, "qdisc": one.kind}
+            labels.update(handle=handle_text(one.handle), parent=handle_text(one.parent))
             waiting = {"backlog_packets": one.backlog_packets, "backlog_bytes": one.backlog_bytes}
             done = one.sent_packets, one.sent_bytes, one.drops, one.requeues, one.overlimits
             yield labels, done, {**waiting, "wait_ns": self._waits.of(one)}
 
     def _reading(
-        self, labels: dict[str, Label], figures: tuple[int, ...], link: Link | None, qdisc: Qdisc | None, now_ns: int
+        self,
+        labels: RowLabels,
+        figures: Tuple[int, ...],
+        link: Optional[Link],
+        qdisc: Optional[Qdisc],
+        now_ns: int,
     ) -> SourceRow:
-        gauges: dict[str, int | float | None] = {}
+        gauges: Dict[str, Union[int, float, None]] = {}
         done = (0, 0, 0)
         if qdisc is not None:
             labels["qdisc"], labels["shaper"] = qdisc.kind, qdisc.shaper
@@ -183,14 +180,14 @@ class NamespaceLinks:
         if carrier is None:
             carrier = self._carriers[link.index] = Carrier(link, drops)
         carrier.take(link, drops, self.table.links, self._peer_of, now_ns)
-        gauges |= {
-            "no_carrier": int(link.lacks_carrier),
-            "admin_down": int(not link.is_up),
-            "peer_down": carrier.peer_down,
-            "carrier_lost": carrier.carrier_lost,
-            "carrier_lost_to_peer": int(bool(carrier.carrier_lost and carrier.peer_down)),
-            "flaps": carrier.flaps,
-        }
+        gauges.update(
+            no_carrier=int(link.lacks_carrier),
+            admin_down=int(not link.is_up),
+            peer_down=carrier.peer_down,
+            carrier_lost=carrier.carrier_lost,
+            carrier_lost_to_peer=int(bool(carrier.carrier_lost and carrier.peer_down)),
+            flaps=carrier.flaps,
+        )
         states = (link.carrier_changes, link.carrier_losses, carrier.lost, carrier.lost_to_peer)
         return labels, (*figures, *done, *states), gauges
 
@@ -199,9 +196,9 @@ class NamespaceLinks:
             return qdisc
         if qdisc.ifindex not in self._htb_rates:
             self._htb_rates[qdisc.ifindex] = htb_rate(self._netlink, qdisc.ifindex)
-        return replace(qdisc, rate_bits=self._htb_rates[qdisc.ifindex])
+        return qdisc._replace(rate_bits=self._htb_rates[qdisc.ifindex])
 
-    def _peer_of(self, link: Link) -> Link | None:
+    def _peer_of(self, link: Link) -> Optional[Link]:
         return peer_of(link, self._netlink, self.table.links)
 
     def _told(self, kind: int, body: memoryview) -> None:
@@ -222,7 +219,7 @@ class NamespaceLinks:
         self._is_told = True
         self._htb_rates.clear()
 
-    def _names(self) -> set[str]:
+    def _names(self) -> Set[str]:
         return {name for name, _ in self._lines.values()}
 
     def _match_names(self) -> None:
@@ -236,7 +233,7 @@ class NamespaceLinks:
             del self._carriers[index]
 
 
-def _device(line: str) -> DeviceCounts | None:
+def _device(line: str) -> Optional[DeviceCounts]:
     # A name may hold a colon (an alias); the figures never do.
     name, colon, figures = line.rpartition(":")
     numbers = figures.split()

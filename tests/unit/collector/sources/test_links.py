@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from netconsole.host.target import InsideNamespace, Question
-from netconsole.sources import links as sources_links
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.links import Links
-from netconsole.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
-from netconsole.sources.namespaces import MAX_NAMESPACES
-from netconsole.sources.qdiscs import Qdisc
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, Unasked
 from netconsole_collector.sources import link_state
+from netconsole_collector.sources import links as sources_links
 from netconsole_collector.sources.base import SourceError
 from netconsole_collector.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
+from netconsole_collector.sources.links import Links
+from netconsole_collector.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
+from netconsole_collector.sources.namespaces import MAX_NAMESPACES
+from netconsole_collector.sources.qdiscs import Qdisc
 from tests.support.rtnetlink import attribute, link_message, number, qdisc_message
+from tests.support.sources import read_of
 
 END_OF_LINE = "\x1c\x1d\x1e\x85\u2028\u2029"
 """What Python takes for one, and the kernel for a letter of an interface's name (dev_valid_name)."""
@@ -118,9 +116,6 @@ class InKernel:
         self.netlink = kernel.netlink
         self.devices = kernel.devices.read_bytes
 
-    def questions(self, dumps: Iterable[tuple[int, bytes]], /) -> Iterable[Question]:
-        return ()
-
     def close(self) -> None: ...
 
 
@@ -131,7 +126,7 @@ class Alone(Here):
         super().__init__(root)
         self._kernel = kernel
 
-    def own_namespace(self) -> InsideNamespace:  # type: ignore[override]
+    def own_namespace(self) -> InKernel:  # type: ignore[override]
         return InKernel(self._kernel)
 
 
@@ -142,7 +137,7 @@ def kernel(tmp_path: Path) -> Kernel:
 
 def kinds(links: Links) -> dict[object, object]:
     """The qdisc of every interface that is sent; that of interface 1 is kind1."""
-    return {device: row.labels["qdisc"] for (device, _), row in rows(links.read(FrameMaker())).items()}
+    return {device: row.labels["qdisc"] for (device, _), row in rows(read_of(links)).items()}
 
 
 def test_a_qdisc_is_shown_at_its_interface_whatever_that_is_called_now(kernel: Kernel, tmp_path: Path) -> None:
@@ -187,11 +182,10 @@ def test_links_are_read_again_where_the_kernel_had_to_leave_something_out(kernel
 def test_counters_are_counted_from_the_first_reading(kernel: Kernel, tmp_path: Path) -> None:
     links = kernel.links(tmp_path)
     links.open()
-    make = FrameMaker()
-    first = rows(links.read(make))
+    first = rows(read_of(links))
     assert first["lo", "host"].counts["rx_packets"].total == 0
     kernel.devices.write_text(DEVICES.replace("  1000      10 ", "  1500      17 "))
-    second = rows(links.read(make))
+    second = rows(read_of(links))
     assert list(second) == [("lo", "host")]
     counts = second["lo", "host"].counts
     assert (counts["rx_packets"].delta, counts["rx_bytes"].total) == (7, 500)
@@ -202,14 +196,14 @@ def test_counters_are_counted_from_the_first_reading(kernel: Kernel, tmp_path: P
     "link_rates", "tables.links.{backlog_packets,backlog_bytes,qdisc_requeues,qdisc_overlimits}", "modes.summary"
 )
 def test_each_figure_of_a_qdisc_is_its_own(kernel: Kernel, tmp_path: Path) -> None:
-    links, make = kernel.links(tmp_path), FrameMaker()
+    links = kernel.links(tmp_path)
     links.open()
     kernel.name({7: b"eth0"})
-    links.read(make)
+    read_of(links)
     kernel.queue = 31, 47_000, 4 + 600, 5 + 8_000
     found: list[Row] = []
     while not found:  # qdiscs of a link that stands still are read again now and then
-        found = [row for (device, _), row in rows(links.read(make)).items() if device == "eth0"]
+        found = [row for (device, _), row in rows(read_of(links)).items() if device == "eth0"]
     (row,) = found
     assert (row.gauges["backlog_packets"], row.gauges["backlog_bytes"]) == (31, 47_000)
     assert (row.counts["qdisc_requeues"].total, row.counts["qdisc_overlimits"].total) == (600, 8_000)
@@ -217,14 +211,14 @@ def test_each_figure_of_a_qdisc_is_its_own(kernel: Kernel, tmp_path: Path) -> No
 
 
 def test_what_is_lost_without_a_carrier_is_of_the_device_and_of_its_qdisc(kernel: Kernel, tmp_path: Path) -> None:
-    links, make = kernel.links(tmp_path), FrameMaker()
+    links = kernel.links(tmp_path)
     links.open()
     kernel.name({7: b"eth0"})
-    links.read(make)
+    read_of(links)
     kernel.told = [(RTM_NEWLINK, link_message(7, b"eth0", True, False))]
     kernel.drops = 5
     kernel.devices.write_bytes(kernel.devices.read_bytes().replace(b" 20    3    4 ", b" 20    3    6 "))
-    row = rows(links.read(make))["eth0", "host"]
+    row = rows(read_of(links))["eth0", "host"]
     assert (row.counts["tx_drops"].delta, row.counts["qdisc_drops"].delta) == (2, 5)
     assert row.counts["lost_without_carrier"].delta == 7
     gauges = {name: row.gauges[name] for name in ("no_carrier", "admin_down", "carrier_lost", "carrier_lost_to_peer")}
@@ -237,7 +231,7 @@ def test_each_figure_of_a_class_is_its_own(kernel: Kernel) -> None:
     inside = NamespaceLinks(InKernel(kernel))
     inside.read()
     known = Qdisc(7, "htb class", 31, 47_000, 3, 4, 5, handle=0x10010, parent=0x10001, sent_packets=9, sent_bytes=900)
-    inside._qdisc_reader.children = [known, replace(known, ifindex=8)]
+    inside._qdisc_reader.children = [known, known._replace(ifindex=8)]
     [(labels, counts, gauges)] = inside.queues("blue")
     assert labels == {"device": "eth0", "netns": "blue", "qdisc": "htb class", "handle": "1:10", "parent": "1:1"}
     assert (*counts,) == (9, 900, 3, 4, 5)
@@ -248,15 +242,14 @@ def test_a_whole_reading_has_what_is_read_less_often(
     kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources_links, "MAX_SHARE", 1e-12)
-    source, make = kernel.links(tmp_path), FrameMaker()
+    source = kernel.links(tmp_path)
     source.open()
     kernel.name({7: b"eth0"})
-    source.read(make)
+    read_of(source)
     assert source.qdiscs_every == sources_links.MAX_EVERY
     kernel.queue = 31, 47_000, 4 + 600, 5 + 8_000
-    assert "eth0" not in {device for device, _ in rows(source.read(make))}
-    make.is_whole = True
-    assert rows(source.read(make))["eth0", "host"].gauges["backlog_packets"] == 31
+    assert "eth0" not in {device for device, _ in rows(read_of(source))}
+    assert rows(read_of(source, is_whole=True))["eth0", "host"].gauges["backlog_packets"] == 31
     source.close()
 
 
@@ -266,14 +259,14 @@ def test_namespaces_that_are_left_out_are_said_once(kernel: Kernel, tmp_path: Pa
     said: list[tuple[str, str | None]] = []
     for left_out in (0, 3, 3, 0):
         links._namespaces.left_out, links._namespaces._may_enter = left_out, False
-        said += [(one.state, one.why) for one in links.read(FrameMaker()) if isinstance(one, Status)]
+        said += [(one.state, one.why) for one in read_of(links) if isinstance(one, Status)]
     why = f"links of 3 more network namespaces are left out: netconsole reads {MAX_NAMESPACES} at most"
     assert said == [("degraded", why), ("attached", None)]
 
 
 def test_links_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     class Nowhere(Here):
-        def own_namespace(self) -> InsideNamespace:  # type: ignore[override]
+        def own_namespace(self) -> InKernel:  # type: ignore[override]
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     with pytest.raises(SourceError, match=r"^links cannot be read: No such file or directory$"):
@@ -287,8 +280,8 @@ def test_qdiscs_are_read_in_a_hundredth_of_a_core(
     kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost_s: float, interval_s: int, every: int
 ) -> None:
     spent_s, found = [0.0], list[float]()
-    source, make = kernel.links(tmp_path), FrameMaker()
-    make.interval_ns = interval_s * 1_000_000_000
+    source = kernel.links(tmp_path)
+    interval_ns = interval_s * 1_000_000_000
 
     def read_qdiscs(*_: object) -> None:
         spent_s[0] += cost_s
@@ -298,7 +291,7 @@ def test_qdiscs_are_read_in_a_hundredth_of_a_core(
     source.open()
     assert source.qdiscs_every == 1
     for _ in range(every + 1):
-        source.read(make)
+        read_of(source, interval_ns)
         found.append(spent_s[0])
     assert found == [cost_s] * every + [2 * cost_s] and source.qdiscs_every == every
     source.close()
@@ -312,7 +305,7 @@ def test_the_ends_of_a_veth_are_told_until_one_of_them_has_gone(kernel: Kernel, 
     kernel.name({1: b"a", 2: b"b", 3: b"c"})
 
     def peers() -> dict[object, tuple[object, object]]:
-        found = rows(links.read(FrameMaker())).items()
+        found = rows(read_of(links)).items()
         return {device: (row.labels["peer"], row.labels["peer_netns"]) for (device, _), row in found}
 
     assert peers() == {"a": ("b", "host"), "b": ("a", "host"), "c": (None, None)}
@@ -328,17 +321,17 @@ def test_what_is_left_out_is_said_again_after_the_own_links_could_not_be_read(ke
     links._namespaces.left_out, links._namespaces._may_enter = 3, False
 
     def said() -> list[str]:
-        return [one.state for one in links.read(FrameMaker()) if isinstance(one, Status)]
+        return [one.state for one in read_of(links) if isinstance(one, Status)]
 
     assert (said(), said()) == (["degraded"], [])
     kernel.devices.unlink()
     with pytest.raises(SourceError, match=r"^links cannot be read: No such file or directory$"):
-        links.read(FrameMaker())
+        read_of(links)
     kernel.devices.write_text(DEVICES)
     assert (said(), said()) == (["degraded"], [])
     kernel.devices.unlink()
     links._namespaces.left_out = 0
     with pytest.raises(SourceError):
-        links.read(FrameMaker())
+        read_of(links)
     kernel.devices.write_text(DEVICES)
     assert said() == [], "the runner says that it is attached"

@@ -4,18 +4,13 @@ These are the namespaces that `ip netns` names, and those of running processes. 
 alive, so it is closed as soon as the namespace's owner is gone.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Callable, Dict, Generic, Iterator, List, Optional, Set, TypeVar, Union
 
-from netconsole.host.target import InsideNamespace, NamespaceWatch, Question, Target
 from netconsole_collector.primitives.here import HERE, NAMED_NETNS
 
 MAX_NAMESPACES = 256
@@ -28,23 +23,17 @@ YOUNG_S = 2.0
 HOST = "host"
 
 
-class Closable(Protocol):
-    """Something that is kept open in a namespace."""
-
-    def close(self) -> None:
-        """Release it."""
+Thing = TypeVar("Thing")
+"""Something that is kept open in a namespace. It has a method to close it."""
 
 
-Thing = TypeVar("Thing", bound=Closable)
-
-
-@dataclass(slots=True)
 class OpenNamespace(Generic[Thing]):
     """A namespace. ``name`` is "host", what `ip netns` calls it, or its inode; ``pid`` has it if nobody names it."""
 
-    name: str
-    thing: Thing
-    pid: int | None = None
+    def __init__(self, name: str, thing: Thing, pid: Optional[int] = None) -> None:
+        self.name = name
+        self.thing = thing
+        self.pid = pid
 
 
 class OpenNamespaces(Generic[Thing]):
@@ -52,35 +41,35 @@ class OpenNamespaces(Generic[Thing]):
 
     def __init__(
         self,
-        make: Callable[[InsideNamespace], Thing],
-        target: Target = HERE,
+        make: Callable[[Any], Thing],
+        host: Any = HERE,
     ) -> None:
         """``make`` makes a thing of what is open in a namespace; the thing closes that."""
         self.left_out = 0
         self._make = make
-        self._target = target
-        self._held: dict[int, OpenNamespace[Thing]] = {}
+        self._host = host
+        self._held: Dict[int, OpenNamespace[Thing]] = {}
         self._lock = threading.Lock()
-        self._watch: NamespaceWatch | None = None
+        self._watch: Optional[Any] = None
         self._own = 0
-        self._names: dict[int, str] = {}
-        self._paths: dict[int, str] = {}
-        self._changed_ns: int | None = None
-        self._of_processes: dict[int, int] = {}
+        self._names: Dict[int, str] = {}
+        self._paths: Dict[int, str] = {}
+        self._changed_ns: Optional[int] = None
+        self._of_processes: Dict[int, int] = {}
         self._search_at = 0.0
-        self._refused: set[int] = set()
+        self._refused: Set[int] = set()
         self._may_enter = True
 
     def open(self) -> None:
         """Open the own namespace. Raises OSError."""
         own = self._inode("self")
         self._own = own or 0
-        self._held[self._own] = OpenNamespace(HOST, self._make(self._target.own_namespace()))
+        self._held[self._own] = OpenNamespace(HOST, self._make(self._host.own_namespace()))
         self._list_names()
         self._held[self._own].name = self._name(self._own)
 
     @contextmanager
-    def held(self) -> Iterator[list[OpenNamespace[Thing]]]:
+    def held(self) -> Iterator[List[OpenNamespace[Thing]]]:
         """All that there are now. None of them is closed until the end of this."""
         with self._lock:
             self._follow()
@@ -114,9 +103,9 @@ class OpenNamespaces(Generic[Thing]):
         if wanted and room > 0:
             self._open(sorted(wanted, key=lambda inode: (inode not in self._paths, inode))[:room])
 
-    def _open(self, inodes: list[int]) -> None:
-        opened = self._target.inside([(self._path(inode), inode) for inode in inodes])
-        for inode, one in zip(inodes, opened, strict=True):
+    def _open(self, inodes: List[int]) -> None:
+        opened = self._host.inside([(self._path(inode), inode) for inode in inodes])
+        for inode, one in zip(inodes, opened):
             if not isinstance(one, OSError):
                 pid = None if inode in self._paths else self._of_processes[inode]
                 self._held[inode] = OpenNamespace(self._name(inode), self._make(one), pid)
@@ -134,7 +123,7 @@ class OpenNamespaces(Generic[Thing]):
 
     def _watch_them(self) -> None:
         if self._watch is None:
-            self._watch = self._target.watch(self._on_gone)
+            self._watch = self._host.watch(self._on_gone)
         if self._watch is None:
             return
         self._watch.directory(NAMED_NETNS)
@@ -163,36 +152,36 @@ class OpenNamespaces(Generic[Thing]):
         if self._watch is not None and len(self._held) != before:
             self._watch.processes(self._pids())
 
-    def _pids(self) -> set[int]:
+    def _pids(self) -> Set[int]:
         return {held.pid for held in self._held.values() if held.pid is not None}
 
     def _close(self, inode: int) -> None:
-        self._held.pop(inode).thing.close()
+        thing: Any = self._held.pop(inode).thing
+        thing.close()
 
     # ---- what there is ----
 
     def _refresh_names(self) -> None:
         """Costs one stat, unless names have come or gone."""
         try:
-            changed_ns = self._target.status(NAMED_NETNS).changed_ns
+            changed_ns = self._host.status(NAMED_NETNS).changed_ns
         except OSError:
             changed_ns = None
-        is_young = changed_ns is not None and self._target.now().wall_ns - changed_ns < YOUNG_S * 1e9
+        is_young = changed_ns is not None and self._host.now().wall_ns - changed_ns < YOUNG_S * 1e9
         if changed_ns != self._changed_ns or is_young:
             self._changed_ns = changed_ns
             self._list_names()
 
     def _list_names(self) -> None:
         """Names as :mod:`netconsole_collector.names.namespaces` has them."""
-        names: dict[int, str] = {}
-        paths: dict[int, str] = {}
+        names: Dict[int, str] = {}
+        paths: Dict[int, str] = {}
         try:
-            device = self._target.status("/proc/self/ns/net").device
-            entries = self._target.names(NAMED_NETNS)
-            self._target.ahead(Question("status", (f"{NAMED_NETNS}/{entry}",)) for entry in entries)
+            device = self._host.status("/proc/self/ns/net").device
+            entries = self._host.names(NAMED_NETNS)
             for entry in entries:
                 try:
-                    status = self._target.status(f"{NAMED_NETNS}/{entry}")
+                    status = self._host.status(f"{NAMED_NETNS}/{entry}")
                 except OSError:
                     continue  # it has just gone, or leads nowhere
                 if status.device == device:  # else nothing is mounted on it, yet
@@ -211,16 +200,16 @@ class OpenNamespaces(Generic[Thing]):
         now = time.monotonic()
         if now < self._search_at:
             return
-        began = self._target.cpu_s()
-        found: dict[int, int] = {}
+        began = self._host.cpu_s()
+        found: Dict[int, int] = {}
         try:
-            for pid, inode in self._target.inodes("ns/net").items():
+            for pid, inode in self._host.inodes("ns/net").items():
                 found.setdefault(inode, pid)
         except OSError:
             pass  # no descriptors left, for now
         self._of_processes = found
         self._refused.clear()
-        self._search_at = now + max(SEARCH_EVERY_S, (self._target.cpu_s() - began) / MAX_SHARE)
+        self._search_at = now + max(SEARCH_EVERY_S, (self._host.cpu_s() - began) / MAX_SHARE)
 
     def _name(self, inode: int) -> str:
         return self._names.get(inode, str(inode))
@@ -228,8 +217,9 @@ class OpenNamespaces(Generic[Thing]):
     def _path(self, inode: int) -> str:
         return self._paths.get(inode) or f"/proc/{self._of_processes[inode]}/ns/net"
 
-    def _inode(self, process: int | str) -> int | None:
+    def _inode(self, process: Union[int, str]) -> Optional[int]:
         try:
-            return self._target.status(f"/proc/{process}/ns/net").inode
+            inode: int = self._host.status(f"/proc/{process}/ns/net").inode
+            return inode
         except OSError:
             return None

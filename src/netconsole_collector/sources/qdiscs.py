@@ -3,15 +3,10 @@
 Layouts: include/uapi/linux/rtnetlink.h, pkt_sched.h, gen_stats.h.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from netconsole.host.target import NetlinkSocket
 from netconsole_collector.sources.netlink_messages import attributes
 
 NOQUEUE = "noqueue"
@@ -40,12 +35,11 @@ _U32 = struct.Struct("=I")
 _U64 = struct.Struct("=Q")
 _WRAPS_AT = 1 << 32
 _32_BITS = ("drops", "requeues", "overlimits", "sent_packets")
-QueueKey: TypeAlias = tuple[int, str, int, int]
+QueueKey = Tuple[int, str, int, int]
 _UNITS = ((10**12, "Tbit/s"), (10**9, "Gbit/s"), (10**6, "Mbit/s"), (10**3, "kbit/s"))
 
 
-@dataclass(frozen=True, slots=True)
-class Qdisc:
+class Qdisc(NamedTuple):
     """A qdisc of a device, or a class of one: what waits in it, and its counters since it was created.
 
     ``rate_bits`` is the rate of a tbf, or the ceiling of the one root class of an htb, per second; else None.
@@ -58,7 +52,7 @@ class Qdisc:
     drops: int
     requeues: int
     overlimits: int
-    rate_bits: int | None = None
+    rate_bits: Optional[int] = None
     handle: int = 0
     parent: int = TC_H_ROOT
     """Of a child: the class of another qdisc that it belongs to."""
@@ -71,7 +65,7 @@ class Qdisc:
         return self.ifindex, self.kind, self.handle, self.parent
 
     @property
-    def shaper(self) -> str | None:
+    def shaper(self) -> Optional[str]:
         """`tbf of 5 Mbit/s`; the kind alone where its rate is not known; None of a kind that has none."""
         if self.kind not in RATED:
             return None
@@ -102,9 +96,9 @@ class Widened:
     """
 
     def __init__(self) -> None:
-        self._last: dict[QueueKey, tuple[Qdisc, Qdisc]] = {}
+        self._last: Dict[QueueKey, Tuple[Qdisc, Qdisc]] = {}
 
-    def of(self, told: Iterable[Qdisc]) -> list[Qdisc]:
+    def of(self, told: Iterable[Qdisc]) -> List[Qdisc]:
         """The same with wide counters. Of one that is as it was, the same object."""
         last, self._last = self._last, {}
         for one in told:
@@ -116,14 +110,14 @@ class Widened:
 def _widened(now: Qdisc, raw: Qdisc, wide: Qdisc) -> Qdisc:
     if now.sent_bytes < raw.sent_bytes:
         return now
-    counts: dict[str, Any] = {}
+    counts: Dict[str, Any] = {}
     for name in _32_BITS:
         new, old = getattr(now, name), getattr(raw, name)
         went = (new - old) % _WRAPS_AT if max(new, old) < _WRAPS_AT else new - old
         if new < old and not 0 <= went < _WRAPS_AT // 2:
             return now
         counts[name] = getattr(wide, name) + went
-    return replace(now, **counts)
+    return now._replace(**counts)
 
 
 class QueueWaits:
@@ -134,8 +128,8 @@ class QueueWaits:
     """
 
     def __init__(self) -> None:
-        self._last: dict[QueueKey, tuple[int, int, int]] = {}
-        self._waits: dict[QueueKey, int | None] = {}
+        self._last: Dict[QueueKey, Tuple[int, int, int]] = {}
+        self._waits: Dict[QueueKey, Optional[int]] = {}
 
     def take(self, children: Iterable[Qdisc], now_ns: int) -> None:
         """They were read at this time."""
@@ -146,12 +140,12 @@ class QueueWaits:
                 sent, waited, then_ns = last[one.key]
                 self._waits[one.key] = _wait(one.sent_bytes - sent, one.backlog_bytes + waited, now_ns - then_ns)
 
-    def of(self, one: Qdisc) -> int | None:
+    def of(self, one: Qdisc) -> Optional[int]:
         """In ns; None where nothing waited at either reading, or nothing left."""
         return self._waits.get(one.key)
 
 
-def _wait(sent: int, waited_twice: int, took_ns: int) -> int | None:
+def _wait(sent: int, waited_twice: int, took_ns: int) -> Optional[int]:
     return waited_twice * took_ns // (2 * sent) if sent > 0 and waited_twice and took_ns > 0 else None
 
 
@@ -162,20 +156,21 @@ class QdiscReader:
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Qdisc | None] = {}
-        self._classful: dict[int, None] = {}
+        self._known: Dict[bytes, Optional[Qdisc]] = {}
+        self._classful: Dict[int, None] = {}
         self._widened = Widened()
-        self.children: list[Qdisc] = []
+        self.children: List[Qdisc] = []
         """Of the last reading: qdiscs that are no root (of queues of an mq, of classes of an htb), and classes."""
 
-    def read(self, netlink: NetlinkSocket) -> list[Qdisc]:
+    def read(self, netlink: Any) -> List[Qdisc]:
         """The roots. Raises OSError."""
         known, self._known = self._known, {}
-        found = [one for body in netlink.dump(*QDISCS) if (one := self._parsed(body, known)) is not None]
+        parsed = [self._parsed(body, known) for body in netlink.dump(*QDISCS)]
+        found = [one for one in parsed if one is not None]
         self._classful = dict.fromkeys(qdisc.ifindex for qdisc in found if qdisc.kind in CLASSFUL)
         for request in self.class_requests():
             classes = [self._parsed(body, known) for body in netlink.dump(*request)]
-            found += [replace(one, kind=f"{one.kind} class") for one in classes if one and one.kind in CLASSFUL]
+            found += [one._replace(kind=f"{one.kind} class") for one in classes if one and one.kind in CLASSFUL]
         roots, self.children = [], []
         for qdisc in self._widened.of(found):
             if qdisc.parent == TC_H_ROOT and not qdisc.kind.endswith(" class"):
@@ -184,18 +179,18 @@ class QdiscReader:
                 self.children.append(qdisc)
         return roots
 
-    def class_requests(self) -> list[tuple[int, bytes]]:
+    def class_requests(self) -> List[Tuple[int, bytes]]:
         """Those for the classes of each device that had some at the last reading."""
         return [(RTM_GETTCLASS, _TCMSG.pack(socket.AF_UNSPEC, index, 0, 0, 0)) for index in self._classful]
 
-    def _parsed(self, body: memoryview, known: Mapping[bytes, Qdisc | None]) -> Qdisc | None:
+    def _parsed(self, body: memoryview, known: Mapping[bytes, Optional[Qdisc]]) -> Optional[Qdisc]:
         message = bytes(body)
         if message not in self._known:
             self._known[message] = known[message] if message in known else parse(body)
         return self._known[message]
 
 
-def htb_rate(netlink: NetlinkSocket, ifindex: int) -> int | None:
+def htb_rate(netlink: Any, ifindex: int) -> Optional[int]:
     """The ceiling of an htb's root class in bits per second; None when there is none, or more than one.
 
     Raises OSError.
@@ -205,7 +200,7 @@ def htb_rate(netlink: NetlinkSocket, ifindex: int) -> int | None:
     return ceilings[0] if len(ceilings) == 1 else None
 
 
-def parse(body: memoryview) -> Qdisc | None:
+def parse(body: memoryview) -> Optional[Qdisc]:
     """A qdisc from an RTM_NEWQDISC message, or a class from RTM_NEWTCLASS; None of one without counters."""
     _, ifindex, handle, parent, _ = _TCMSG.unpack_from(body)
     name, rate, sent_bytes, sent_packets = "", None, 0, 0
@@ -219,7 +214,8 @@ def parse(body: memoryview) -> Qdisc | None:
             basic, queue = figures.get(TCA_STATS_BASIC, b""), figures.get(TCA_STATS_QUEUE, b"")
             if len(basic) >= _BASIC.size:
                 sent_bytes, sent_packets = _BASIC.unpack_from(basic)
-            if len(more := figures.get(TCA_STATS_PKT64, b"")) >= _U64.size:
+            more = figures.get(TCA_STATS_PKT64, b"")
+            if len(more) >= _U64.size:
                 sent_packets = _U64.unpack_from(more)[0]
             if len(queue) >= _QUEUE.size:
                 packets, waiting, drops, requeues, overlimits = _QUEUE.unpack_from(queue)
@@ -228,7 +224,7 @@ def parse(body: memoryview) -> Qdisc | None:
     return None
 
 
-def _ceilings(bodies: Iterator[memoryview]) -> Iterator[int | None]:
+def _ceilings(bodies: Iterator[memoryview]) -> Iterator[Optional[int]]:
     for body in bodies:
         parent = _TCMSG.unpack_from(body)[3]
         options = next((value for kind, value in attributes(body, _TCMSG.size) if kind == TCA_OPTIONS), None)
@@ -236,7 +232,7 @@ def _ceilings(bodies: Iterator[memoryview]) -> Iterator[int | None]:
             yield _rate(dict(attributes(options, 0)), TCA_HTB_PARMS, _CEIL_AT, TCA_HTB_CEIL64)
 
 
-def _rate(options: Mapping[int, memoryview], parameters: int, at: int, rate64: int) -> int | None:
+def _rate(options: Mapping[int, memoryview], parameters: int, at: int, rate64: int) -> Optional[int]:
     """Bits per second from a 32-bit field, or from the attribute beside it where that has no room for it."""
     large, small = options.get(rate64), options.get(parameters)
     if large is not None and len(large) >= _U64.size:

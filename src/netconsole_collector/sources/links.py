@@ -5,18 +5,14 @@ changes of links. At one reading per second, 100 idle namespaces cost about 0.3 
 them busy) about 1 %. Where the qdiscs alone would cost more, they are read less often.
 """
 
-from __future__ import annotations
+from typing import List, Optional, Tuple
 
-from typing import ClassVar
-
-from netconsole.host.target import Target
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.namespace_links import COUNTS, NamespaceLinks
-from netconsole.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
-from netconsole.telemetry.frames import AnyFrame
-from netconsole_collector.primitives.here import HERE
-from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
 from netconsole_collector.sources.link_state import VethPeers, veth_peers
+from netconsole_collector.sources.namespace_links import COUNTS, NamespaceLinks
+from netconsole_collector.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
+from netconsole_collector.statuses import status
 
 QUEUE_COUNTS = ("packets", "bytes", "drops", "requeues", "overlimits")
 MAX_ROWS = 4096
@@ -25,20 +21,18 @@ MAX_SHARE = 0.01
 MAX_EVERY = 60
 
 
-class Links:
+class Links(KernelSource):
     """See the module."""
 
-    name: ClassVar[str] = "link_rates"
-
-    def __init__(self, target: Target = HERE, namespaces: OpenNamespaces[NamespaceLinks] | None = None) -> None:
-        self._target = target
-        self._namespaces = namespaces or OpenNamespaces(NamespaceLinks, target)
+    def __init__(self, host: Here = HERE, namespaces: "Optional[OpenNamespaces[NamespaceLinks]]" = None) -> None:
+        self._host = host
+        self._namespaces = namespaces or OpenNamespaces(NamespaceLinks, host)
         self._rows = RowMaker(COUNTS, MAX_ROWS)
         self._queues = RowMaker(QUEUE_COUNTS, MAX_ROWS)
         self._has_children = False
         self._left_out = 0
         self._peers: VethPeers = {}
-        self._tables: list[tuple[str, int]] = []
+        self._tables: List[Tuple[str, int]] = []
         """What the peers were found in."""
         self._wait = 0
         self.qdiscs_every = 1
@@ -51,34 +45,33 @@ class Links:
         except OSError as error:
             raise SourceError(f"links cannot be read: {error.strerror or error}") from None
 
-    def read(self, make: FrameMaker) -> list[AnyFrame]:
+    def read(self, reading: SourceReading) -> List[Json]:
         """One row per interface, and one per child qdisc and class."""
         with self._namespaces.held() as held:
-            readings = self._read(held, make)
+            readings = self._read(held, reading)
             children = [row for one in held for row in one.thing.queues(one.name)]
-        said = self._said(make)
+        said = self._said()
         if children or self._has_children:
             self._has_children = bool(children)
-            said.append(make.table(self.name, "queues", *self._queues.rows(children)))
-        return [*said, make.table(self.name, "links", *self._rows.rows(readings))]
+            said.append(reading.table("link_rates", "queues", self._queues.rows(children)))
+        return [*said, reading.table("link_rates", "links", self._rows.rows(readings))]
 
     def close(self) -> None:
         """Release all namespaces."""
         self._namespaces.close()
 
-    def _read(self, held: list[OpenNamespace[NamespaceLinks]], make: FrameMaker) -> list[SourceRow]:
+    def _read(self, held: "List[OpenNamespace[NamespaceLinks]]", reading: SourceReading) -> List[SourceRow]:
         self._wait -= 1
-        with_qdiscs = self._wait <= 0 or make.is_whole
+        with_qdiscs = self._wait <= 0 or reading.is_whole
         qdiscs_s = 0.0
-        read: list[OpenNamespace[NamespaceLinks]] = []
-        self._target.ahead(question for one in held for question in one.thing.questions(with_qdiscs))
+        read: "List[OpenNamespace[NamespaceLinks]]" = []
         for place, one in enumerate(held):
             try:
                 one.thing.read()
                 if with_qdiscs:
-                    began = self._target.cpu_s()
-                    one.thing.read_qdiscs(make.mono_ns)
-                    qdiscs_s += self._target.cpu_s() - began
+                    began = self._host.cpu_s()
+                    one.thing.read_qdiscs(reading.mono_ns)
+                    qdiscs_s += self._host.cpu_s() - began
             except OSError as error:
                 if place == 0:
                     self._left_out = 0  # the runner says what is wrong, and then that it is attached
@@ -87,25 +80,25 @@ class Links:
                 continue
             read.append(one)
         self._find_peers(read)
-        readings = [row for one in read for row in one.thing.readings(one.name, make.mono_ns, self._peers)]
+        readings = [row for one in read for row in one.thing.readings(one.name, reading.mono_ns, self._peers)]
         if with_qdiscs:
-            interval_s = max(make.interval_ns / 1e9, 0.001)
+            interval_s = max(reading.interval_ns / 1e9, 0.001)
             self._wait = self.qdiscs_every = min(MAX_EVERY, 1 + int(qdiscs_s / (MAX_SHARE * interval_s)))
         return readings
 
-    def _find_peers(self, read: list[OpenNamespace[NamespaceLinks]]) -> None:
+    def _find_peers(self, read: List[OpenNamespace[NamespaceLinks]]) -> None:
         tables = [(one.name, one.thing.table.changes) for one in read]
         if tables != self._tables:
             self._tables = tables
             self._peers = veth_peers((one.name, one.thing.table.links) for one in read)
 
-    def _said(self, make: FrameMaker) -> list[AnyFrame]:
+    def _said(self) -> List[Json]:
         """A status, when it has changed how many namespaces are left out."""
         left_out = self._namespaces.left_out
         if left_out == self._left_out:
             return []
         self._left_out = left_out
         if not left_out:
-            return [make.status(self.name, "attached", "summary")]
+            return [status("link_rates", "attached", "summary", {})]
         why = f"links of {left_out} more network namespaces are left out: netconsole reads {MAX_NAMESPACES} at most"
-        return [make.status(self.name, "degraded", "summary", why)]
+        return [status("link_rates", "degraded", "summary", {}, why)]

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netconsole.host.target import InsideNamespace, Opened
-from netconsole.sources.namespaces import MAX_NAMESPACES, Closable, OpenNamespaces
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources.namespaces import MAX_NAMESPACES, OpenNamespaces
 
 NOTHING: InsideNamespace = None  # type: ignore[assignment]
 
 
-class Thing(Closable):
+class Thing:
     """What is opened in a namespace."""
 
     def __init__(self, inside: InsideNamespace) -> None:

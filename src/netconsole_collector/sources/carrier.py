@@ -4,14 +4,11 @@ A host has many links that are up and idle without a carrier (free ports of a NI
 fault. A fault is a carrier that was there and is gone, or packets that are lost without it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Callable, List, Mapping, Optional, Tuple
 
 from netconsole_collector.sources.link_state import VETH, Link
 
-FLAPS_NS: Final = 60_000_000_000
+FLAPS_NS = 60000000000
 """How long a carrier that was lost and came back is reported."""
 FOLLOWERS = frozenset({"bridge", "tun"})
 """Kinds whose carrier follows their ports, or the process that has them open. Its changes are not reported."""
@@ -31,7 +28,7 @@ class Carrier:
         """Packets dropped on sending, in intervals in which the carrier was missing at some time."""
         self.lost_to_peer = 0
         """Those of them that were dropped because the peer was down."""
-        self.peer_down: int | None = None
+        self.peer_down: Optional[int] = None
         """1 while it has no carrier and its peer is down, 0 while it has a carrier; None is unknown."""
         self.carrier_lost = 0
         """1 while it has no carrier and had one before."""
@@ -39,14 +36,14 @@ class Carrier:
         """How often its carrier was lost and came back in the last minute; 0 for one loss that a reading has seen."""
         self._drops = drops
         self._had = link.is_up and link.has_carrier
-        self._peer: Link | None = None
-        self._asked_for: Link | None = None
+        self._peer: Optional[Link] = None
+        self._asked_for: Optional[Link] = None
         self._pending = 0
         self._restarted = False
-        self._flaps: list[tuple[int, bool]] = []
+        self._flaps: List[Tuple[int, bool]] = []
 
     def take(
-        self, link: Link, drops: int, links: Mapping[int, Link], peer_of: Callable[[Link], Link | None], now_ns: int
+        self, link: Link, drops: int, links: Mapping[int, Link], peer_of: Callable[[Link], Optional[Link]], now_ns: int
     ) -> None:
         """A reading, the first one too: the link and the packets dropped so far; ``links`` are all of its namespace.
 
@@ -71,7 +68,7 @@ class Carrier:
         if link.has_carrier:
             self._peer = None
 
-    def _look_at_peer(self, link: Link, losses: int, peer_of: Callable[[Link], Link | None]) -> None:
+    def _look_at_peer(self, link: Link, losses: int, peer_of: Callable[[Link], Optional[Link]]) -> None:
         if link.kind != VETH:
             return
         if link.lacks_carrier or (losses and self._peer is None):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.sources.carrier import FLAPS_NS, Carrier
+from netconsole_collector.sources.carrier import FLAPS_NS, Carrier
 from netconsole_collector.sources.link_state import Link
 
 SECOND = 1_000_000_000
