@@ -22,7 +22,7 @@ LIMIT_S = 60.0
 def test_a_far_capture_has_every_echo_and_the_facts_of_its_host(server: SshServer) -> None:
     source, target = Wire.ADDRESSES[:2]
     words = ("ping", "capture", "--role", "receiver-vm", "--host", ADDRESS, "--count", str(COUNT))
-    more = ("--outside", "kind:veth", "--netns", str(server.wire.b.inode), "--address", f"{source},{target}")
+    more = ("--outside", "kind:veth", "--netns", server.wire.b.name, "--address", f"{source},{target}")
     with subprocess.Popen(
         [*COMMAND, *words, *more], env=server.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
