@@ -241,6 +241,22 @@ def test_what_several_sources_count_of_one_packet_is_one_line_of_the_list(made: 
     raise AssertionError(f"{sent} died, and the list has\n" + "\n".join(told))
 
 
+def test_closed_ports_and_devices_without_a_carrier_are_stages(made: tuple[Balanced, Lossy]) -> None:
+    balanced, lossy = made
+    balanced.begin()
+    send_udp(lossy.wire.a, Wire.ADDRESSES[1], CLOSED_PORT, SOME)
+    row = balanced.row("closed-port", None, lossy.wire.b.name, SOME)
+    assert row.unexplained == 0, row
+    balanced.begin()
+    lossy.apart.ip("tuntap", "add", "cut", "mode", "tap")  # without a process it has no carrier
+    lossy.apart.ip("link", "set", "cut", "up")
+    while not balanced.has("link_rates", "links", device="cut", netns=lossy.apart.name):
+        balanced.settle()
+    send_frames(lossy.apart, "cut", [STRANGE] * SOME)
+    row = balanced.row("device-send", "cut", lossy.apart.name, SOME)
+    assert row.unexplained == 0, row
+
+
 def test_it_is_open_by_what_a_filter_hides_and_by_all_when_the_probe_is_detached(made: tuple[Balanced, Lossy]) -> None:
     balanced, lossy = made
     stage, place = "udp-socket", lossy.wire.b.name
@@ -270,19 +286,3 @@ def test_it_is_open_by_what_a_filter_hides_and_by_all_when_the_probe_is_detached
     assert (row.unexplained, row.coverage_pct) == (lost, 0.0)
     told = balanced.told(stage, place)
     assert (told.dropped, told.unexplained) == (seen + lost, lost), "since the filters changed"
-
-
-def test_closed_ports_and_devices_without_a_carrier_are_stages(made: tuple[Balanced, Lossy]) -> None:
-    balanced, lossy = made
-    balanced.begin()
-    send_udp(lossy.wire.a, Wire.ADDRESSES[1], CLOSED_PORT, SOME)
-    row = balanced.row("closed-port", None, lossy.wire.b.name, SOME)
-    assert row.unexplained == 0, row
-    balanced.begin()
-    lossy.apart.ip("tuntap", "add", "cut", "mode", "tap")  # without a process it has no carrier
-    lossy.apart.ip("link", "set", "cut", "up")
-    while not balanced.has("link_rates", "links", device="cut", netns=lossy.apart.name):
-        balanced.settle()
-    send_frames(lossy.apart, "cut", [STRANGE] * SOME)
-    row = balanced.row("device-send", "cut", lossy.apart.name, SOME)
-    assert row.unexplained == 0, row
