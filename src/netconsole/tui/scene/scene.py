@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
@@ -23,6 +23,7 @@ from netconsole.telemetry.tables import RowKey
 from netconsole.telemetry.words import PROBE_STATES, URGENCY, said
 from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
+_Place = TypeVar("_Place")
 LOOK_EVERY_S = 0.5
 """How often we check whether the figures on the screen are older than the header says."""
 
@@ -86,10 +87,14 @@ class Scene:
         known = self.verdicts.get(row)
         return min(usual, known.level if known is not None else usual, key=lambda one: URGENCY[one])
 
-    def worst_of(self, rows: Iterable[Subject]) -> RowVerdict | None:
-        """The worst state that a finding gives to one of these rows; None where none speaks of them."""
-        known = [verdict for row in rows if (verdict := self.verdicts.get(row)) is not None]
-        return min(known, key=lambda one: one.rank, default=None)
+    def worst_by(self, place_of: Callable[[RowName], _Place | None]) -> dict[_Place, RowVerdict]:
+        """The worst state of all rows that are of one place; None is of none."""
+        worst: dict[_Place, RowVerdict] = {}
+        for row, verdict in self.verdicts.items():
+            place = place_of(row)
+            if place is not None and (place not in worst or verdict.rank < worst[place].rank):
+                worst[place] = verdict
+        return worst
 
     @property
     def interval_s(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from netconsole.findings.match import RowVerdict
+from netconsole.findings.match import RowName, RowVerdict
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
 from netconsole.tui.panes.common.states import RowStatus, status
@@ -70,13 +70,13 @@ def datapaths(scene: Scene) -> list[Datapath]:
 
 def found_of(scene: Scene) -> dict[RowKey, RowVerdict]:
     """The worst of what findings say of each port: of what it asks, of its errors, of the answers."""
-    worst: dict[RowKey, RowVerdict] = {}
-    for (probe, _, name, key), verdict in scene.verdicts.items():
-        if probe == UPCALLS and name in ("upcalls", "failures", "latency"):
-            port = tuple(pair for pair in key if pair[0] != "error")
-            if port not in worst or verdict.rank < worst[port].rank:
-                worst[port] = verdict
-    return worst
+    return scene.worst_by(_port_of)
+
+
+def _port_of(row: RowName) -> RowKey | None:
+    probe, _, name, key = row
+    is_of_port = probe == UPCALLS and name in ("upcalls", "failures", "latency")
+    return tuple(pair for pair in key if pair[0] != "error") if is_of_port else None
 
 
 def port_status(port: Port, found: Mapping[RowKey, RowVerdict]) -> RowStatus:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from netconsole.findings.match import RowVerdict
+from netconsole.findings.match import RowName, RowVerdict
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState, row_key
 from netconsole.tui.panes.common.states import RowStatus, status
@@ -119,14 +119,12 @@ def queues(scene: Scene) -> list[Queue]:
 
 def found_of(scene: Scene) -> dict[QueuePlace, RowVerdict]:
     """The worst of what findings say of each queue: of its ring, its workers, its interrupts."""
-    worst: dict[QueuePlace, RowVerdict] = {}
-    for (probe, _, _, key), verdict in scene.verdicts.items():
-        if probe in PROBES:
-            labels = dict(key)
-            place = labels.get("device"), labels.get("netns"), labels.get("queue")
-            if place not in worst or verdict.rank < worst[place].rank:
-                worst[place] = verdict
-    return worst
+    return scene.worst_by(_queue_of)
+
+
+def _queue_of(row: RowName) -> QueuePlace | None:
+    labels = dict(row[3])
+    return (labels.get("device"), labels.get("netns"), labels.get("queue")) if row[0] in PROBES else None
 
 
 def status_of(queue: Queue, found: Mapping[QueuePlace, RowVerdict]) -> RowStatus:
