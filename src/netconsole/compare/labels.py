@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import TypeAlias
 
 from netconsole.base.fact_keys import FactData, parts
 from netconsole.base.netns_labels import is_namespace_inode
@@ -19,6 +20,7 @@ from netconsole.snapshot.document import SnapshotValue
 _PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")
 _EPHEMERAL_DEFAULT = (32768, 60999)
+MetricLabels: TypeAlias = tuple[tuple[str, SnapshotValue], ...]
 HOST_NETNS, OTHER_NETNS = "host", "other"
 """The host's own network namespace, and any namespace without a name and a known process."""
 
@@ -71,6 +73,15 @@ class Names:
     def label(self, of: Meaning, value: SnapshotValue) -> SnapshotValue:
         """The stable name for a label. None when there is none."""
         return self._mappers[of](value)
+
+    def stable(self, meanings: Meanings, labels: Iterable[tuple[str, SnapshotValue]]) -> MetricLabels:
+        """The labels by which a row is told again in another snapshot: those that have a stable name."""
+        named = [
+            (label, self.label(meanings.of(label), value))
+            for label, value in labels
+            if not meanings.is_understood(label, value)
+        ]
+        return tuple(pair for pair in named if pair[1] is not None)
 
     def device(self, value: SnapshotValue) -> SnapshotValue:
         """A tap as its VM's device, any other device by its name."""

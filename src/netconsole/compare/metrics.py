@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from netconsole.compare.labels import Meanings, Names
+from netconsole.compare.labels import Meanings, MetricLabels, Names
 from netconsole.compare.significance import EFFECTIVE_SAMPLES
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import BY_NAME
@@ -34,7 +34,6 @@ from netconsole.telemetry.ledger import ROWS_LOST
 
 Worse: TypeAlias = Literal["up", "down"] | None
 MetricKind: TypeAlias = Literal["counter", "table", "gauge", "histogram"]
-MetricLabels: TypeAlias = tuple[tuple[str, SnapshotValue], ...]
 ColumnKey: TypeAlias = tuple[str, MetricKind, str]
 """Probe, kind and name of a counter, or of a table's column: the same for all its rows."""
 Identity: TypeAlias = tuple[str, MetricKind, str, MetricLabels]
@@ -213,24 +212,9 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
     per_cpu: dict[Identity, dict[SnapshotValue, int]] = {}
     meanings = metrics.meanings(name, table)
     on_cpu = meanings.first("cpu", labels)
-    stands_for: dict[str, dict[SnapshotValue, SnapshotValue]] = {
-        label: {} for label in labels if meanings.of(label) != "itself"
-    }
     histories = {column: probe.row_history.get(f"{table}.{column}", ()) for column in described}
     for number, row in enumerate(rows):
-        values = []
-        for label in labels:
-            value = row.get(label)
-            if meanings.is_understood(label, value):
-                continue
-            known_values = stands_for.get(label)
-            if known_values is not None:
-                if value not in known_values:
-                    known_values[value] = metrics.names.label(meanings.of(label), value)
-                value = known_values[value]
-            if value is not None:
-                values.append((label, value))
-        identity = tuple(values)
+        identity = metrics.names.stable(meanings, [(label, row.get(label)) for label in labels])
         cells = known.get(identity)
         if cells is None:
             cells = known[identity] = _cells(name, described, identity)
@@ -351,8 +335,7 @@ def _histogram(metrics: Metrics, name: str, histogram: str, data: HistogramData)
     merged: dict[MetricLabels, list[HistogramData]] = {}
     meanings = metrics.meanings(name, histogram)
     for part in data.by or [data]:
-        mapped = [(label, metrics.names.label(meanings.of(label), value)) for label, value in part.labels.items()]
-        merged.setdefault(tuple(pair for pair in mapped if pair[1] is not None), []).append(part)
+        merged.setdefault(metrics.names.stable(meanings, part.labels.items()), []).append(part)
     for labels, members in merged.items():
         unit = members[0].unit or data.unit
         worse = _worse(data.worse, "histogram", histogram, unit)

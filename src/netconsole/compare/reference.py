@@ -16,13 +16,12 @@ from netconsole.base.fact_keys import FactData
 from netconsole.compare.comparable import other_scope, probe_differs, within
 from netconsole.compare.compare import not_zero
 from netconsole.compare.judge import MIN_RATIO, least_difference
-from netconsole.compare.labels import Meanings, Names
+from netconsole.compare.labels import Meanings, MetricLabels, Names
 from netconsole.compare.metrics import (
     EVENT_SIZES,
     NO_MANIFESTS,
     Identity,
     MetricKind,
-    MetricLabels,
     Metrics,
     flatten,
     metric_key,
@@ -273,12 +272,7 @@ class Reference:
         for key, row in rows.items():
             labels = known.get(key)
             if labels is None:
-                mapped = [
-                    (label, self._names.label(meanings.of(label), row.labels.get(label)))
-                    for label in order or row.labels
-                    if not meanings.is_understood(label, row.labels.get(label))
-                ]
-                labels = tuple(pair for pair in mapped if pair[1] is not None)
+                labels = self._names.stable(meanings, [(label, row.labels.get(label)) for label in order or row.labels])
             group.labels[key] = labels
             group.members.setdefault(labels, []).append(key)
         return group

@@ -10,7 +10,8 @@ from netconsole.compare import compare, sentences
 from netconsole.compare.comparable import probe_differs
 from netconsole.compare.compare import direction_of
 from netconsole.compare.judge import Judged, Statistic
-from netconsole.compare.metrics import Metric, MetricLabels, Worse
+from netconsole.compare.labels import MetricLabels
+from netconsole.compare.metrics import Metric, Worse
 from netconsole.snapshot.document import ProbeData
 
 TAP: MetricLabels = (("device", "tap0"),)
