@@ -70,8 +70,15 @@ def test_lost_upcalls_are_told_by_the_most_frequent_error_of_their_port() -> Non
     def failed(error: str, count: int, **other: Label) -> Row:
         return Row({**PORT, "error": error, **other}, {"count": Count(count, count)})
 
-    rows = [failed("ENOMEM", 2), failed("\x1b[2J", 5), failed("EPERM", 9, port="vnet1"), failed("EAGAIN", 0)]
+    rows = [
+        failed("ENOMEM", 2),
+        failed("\x1b[2J", 5),
+        failed("EPERM", 9, port="vnet1"),
+        failed("EAGAIN", 0),
+        failed("x" * 40, 1),
+    ]
     assert lost_upcalls(state(("ovs_upcalls", "failures", rows)), PORT) == ("lost: \\x1b[2J", "")
-    for tables in ((), (("ovs_upcalls", "failures", rows[2:]),)):
+    assert lost_upcalls(state(("ovs_upcalls", "failures", rows[4:])), PORT)[0] == "lost: " + "x" * 32 + "…"
+    for tables in ((), (("ovs_upcalls", "failures", rows[2:4]),)):
         word, means = lost_upcalls(state(*tables), PORT)
         assert word == "loses upcalls" and means
