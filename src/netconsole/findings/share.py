@@ -104,7 +104,7 @@ class Packets:
             return 0.0
         known_ns, counted, past = 0, 0.0, self._table.history(key, counter, LONG + SHORT)
         now = self._table.timeline.tick
-        over = (span for span in self._table.timeline.spans() if span[0] <= now)
+        over = (span for span in self._table.spans() if span[0] <= now)
         for tick, began_ns, ended_ns in over:
             if ended_ns <= start_ns or now - tick >= len(past):
                 break

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Iterator
 
 from netconsole.telemetry.frames import Int, Natural
 from netconsole.telemetry.saved import Saved
@@ -32,7 +31,6 @@ class Timeline(Saved):
 
     def __post_init__(self) -> None:
         self._missed: deque[int] = deque(maxlen=SAMPLES)
-        self._spans: deque[tuple[int, int, int]] = deque(maxlen=SAMPLES)
 
     def begin(self, mono_ns: int, interval_ns: int) -> int:
         """Note a figure read at ``mono_ns``. The first one of an interval shows how many intervals were missed."""
@@ -46,7 +44,6 @@ class Timeline(Saved):
         for _ in range(missed):
             self.tick += 1
             self._missed.append(self.tick)
-        self._spans.append((self.tick + 1, mono_ns - interval_ns, mono_ns))
         return missed
 
     def close(self, mono_ns: int, whole: bool) -> None:
@@ -56,10 +53,6 @@ class Timeline(Saved):
         self._begun = False
         if not whole:
             self._missed.append(self.tick)
-
-    def spans(self) -> Iterator[tuple[int, int, int]]:
-        """The newest intervals, the last one first: which one it is, and when it began and ended."""
-        return reversed(self._spans)
 
     def missed(self) -> frozenset[int]:
         """The missed intervals among the last SAMPLES."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from math import ceil, sqrt
@@ -124,6 +125,7 @@ class TableState(Saved):
         """Whether rates are of an interval before, because nothing was seen in the last one."""
         self.read_ns = 0
         """When its last frame was read (monotonic clock of its host)."""
+        self._spans: deque[tuple[int, int, int]] = deque(maxlen=SAMPLES)
 
     def follow(self, timeline: Timeline) -> None:
         """Count intervals by this timeline. The history begins here."""
@@ -149,6 +151,10 @@ class TableState(Saved):
         series = self._history.get(key, {}).get(name)
         return [] if series is None else series.values(self.timeline, count)
 
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """The newest frames, the last one first: of which interval each is, and the time that its figures are of."""
+        return reversed(self._spans)
+
     def never_moved(self, key: RowKey, name: str) -> bool:
         """Whether a count has stood still since its row is known. False where the row's history was given up."""
         row, history = self.rows.get(key), self._history.get(key)
@@ -162,7 +168,11 @@ class TableState(Saved):
 
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Apply the rows of a frame. Rows that a full frame lacks are gone."""
-        self.read_ns = frame.mono_ns
+        self.read_ns, began_ns, earlier_ns = frame.mono_ns, frame.mono_ns - frame.interval_ns, 0
+        if self._spans and self._spans[-1][0] == tick:  # one that came late, and the next one
+            _, began_ns, earlier_ns = self._spans.pop()
+            earlier_ns -= began_ns
+        self._spans.append((tick, began_ns, frame.mono_ns))
         if frame.seen_ns == 0:
             self.hold(tick)
             return
@@ -173,7 +183,7 @@ class TableState(Saved):
         rows = self.rows
         seen: set[RowKey] = set()
         refused = 0
-        moved: dict[str, int] = {}
+        length_ns = seen_ns(frame) + earlier_ns
         for sent in frame.rows:
             key = row_key(sent.labels)
             row = rows.get(key)
@@ -186,10 +196,17 @@ class TableState(Saved):
                     continue
                 row = rows[key] = RowState(sent.labels, {}, {}, frame.wall_ns, frame.wall_ns)
             seen.add(key)
-            self._update(key, row, sent, frame, tick, moved, together)
+            self._update(key, row, sent, frame, tick, length_ns, together)
+        for row in self._moving if earlier_ns else ():
+            if row.key not in seen:
+                self._spread(row, tick, length_ns)
+        moved: dict[str, int] = dict.fromkeys(frame.rows[0].counts, 0) if frame.rows else {}
+        for row in self.moving():
+            for name, count in row.counts.items():
+                moved[name] = moved.get(name, 0) + (count.delta or 0)
         for name, delta in moved.items():
             if name in self._sums or len(self._sums) < MAX_VALUES:
-                self._sum_of(name).put(tick, per_second(delta, seen_ns(frame)))
+                self._sum_of(name).put(tick, per_second(delta, length_ns))
         self.omitted = frame.omitted + refused
         if frame.full:
             for key in [key for key in rows.keys() - seen if not rows[key].before]:
@@ -250,11 +267,12 @@ class TableState(Saved):
         sent: frames.Row,
         frame: frames.Table,
         tick: int,
-        sums: dict[str, int],
+        length_ns: int,
         together: dict[str, int],
     ) -> None:
-        """``together``: what all rows have grown by, where rows are estimates."""
+        """``together``: what all rows grew by, where rows are estimates. ``length_ns``: of all frames of this tick."""
         moved = False
+        is_second = length_ns > seen_ns(frame)
         for name, count in sent.counts.items():
             known = row.counts.get(name)
             total = frames.added(count.total, row.before.get(name, 0))
@@ -266,9 +284,11 @@ class TableState(Saved):
             variance = known.variance if known is not None else 0.0
             if together and count.delta:
                 variance += _chance(count.delta, together[name], frame.one_in, is_first=not variance)
-            row.counts[name] = CountState(total, count.delta, per_second(count.delta, seen_ns(frame)), variance)
-            moved = moved or count.delta != 0
-            sums[name] = sums.get(name, 0) + (count.delta or 0)
+            delta = count.delta
+            if is_second and delta is not None and known is not None:
+                delta += known.delta or 0
+            row.counts[name] = CountState(total, delta, per_second(delta, length_ns), variance)
+            moved = moved or delta != 0
         for name in row.counts.keys() - sent.counts.keys():  # nobody knows it now
             row.counts[name].delta = row.counts[name].per_s = None
             moved = True
@@ -284,6 +304,14 @@ class TableState(Saved):
             for name, state in row.counts.items():
                 if state.delta or name in history:
                     history.setdefault(name, Series()).put(tick, state.per_s)
+
+    def _spread(self, row: RowState, tick: int, length_ns: int) -> None:
+        """What a row counted in the first frame of a tick was all that it counted in the whole of it."""
+        history = self._history.get(row.key, {})
+        for name, count in row.counts.items():
+            count.per_s = per_second(count.delta, length_ns)
+            if name in history:
+                history[name].put(tick, count.per_s)
 
     def _history_of(self, key: RowKey) -> dict[str, Series] | None:
         # Ordered by the last change, so the row that is idle longest comes first.

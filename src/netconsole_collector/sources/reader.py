@@ -76,7 +76,8 @@ class SourceReader:
         self._thread: Optional[threading.Thread] = None
         # Of the thread alone:
         self._sources: List[_Source] = []
-        self._read_ns = mono_ns()
+        self._read_ns: Dict[str, int] = {}
+        """When the source of each probe was read last, or opened: one after another, so each has its own time."""
         self._current = ""
         """The probe whose source is asked now."""
 
@@ -177,6 +178,7 @@ class SourceReader:
             reply.update(ok=False, error=_sentence(error))
         else:
             self._sources.append(one)
+            self._read_ns[one.probe] = mono_ns()
             self._tell(status(one.probe, "attached", one.mode, {}, asked.command.get("why")))
         self._tell(reply)
 
@@ -198,10 +200,10 @@ class SourceReader:
         self._sources = changed
 
     def _read_all(self, is_whole: bool) -> None:
-        now, wall = mono_ns(), wall_ns()
-        reading = SourceReading(max(1, now - self._read_ns), now, wall, is_whole)
-        self._read_ns = now
         for one in self._sources:
+            now, wall = mono_ns(), wall_ns()
+            reading = SourceReading(max(1, now - self._read_ns[one.probe]), now, wall, is_whole)
+            self._read_ns[one.probe] = now
             self._current = one.probe
             try:
                 bodies = one.source.read(reading)

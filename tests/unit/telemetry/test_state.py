@@ -378,6 +378,23 @@ def test_figures_at_their_bounds_add_up_to_what_can_be_saved(stream: Stream) -> 
     assert again.probes["p"].cost.programs["one"].run_time_ns == again.collector.cpu_ns == most
 
 
+def test_two_readings_in_one_interval_are_one_that_is_longer(stream: Stream) -> None:
+    """Of a source that was late once: nothing that it counted is missing from rates, sums and history."""
+    stream.table(row("lo", 1, 1), row("eth0", 1, 1))
+    stream.end()
+    stream.end()  # it is late
+    stream.table(row("lo", 30, 31), row("eth0", 20, 21))
+    stream.mono_ns += SECOND
+    stream.table(row("lo", 10, 41), row("eth1", 6, 6))
+    stream.state.apply(frames.Cost(**stream.stamp(None), interval_ns=SECOND))
+    table = stream.state.probes["p"].tables["t"]
+    rates = {dict(key)["device"]: one.counts["n"].per_s for key, one in table.rows.items()}
+    assert rates == {"lo": 20.0, "eth0": 10.0, "eth1": 3.0}
+    assert table.history(LO, "n", 1) == [20.0] and table.sums(1) == {"n": [33.0]}
+    assert table.rows[LO].counts["n"].delta == 40
+    assert next(table.spans())[1:] == (stream.mono_ns - 2 * SECOND, stream.mono_ns)
+
+
 def test_a_count_without_history_has_never_moved_or_is_not_known(stream: Stream) -> None:
     counts = {"n": Count(delta=0, total=5), "m": Count(delta=0, total=5)}
     stream.table(Row(labels={"device": "lo"}, counts=counts))
