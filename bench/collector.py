@@ -18,7 +18,10 @@ from netconsole.probes.manifest import Manifest
 from netconsole.telemetry import frames
 from tests.support.live.collector_driver import Driver, call, calls_spec, of
 
-SUMMARY = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
+SUMMARY = (
+    "kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops",
+    "link_rates", "softnet", "protocol_counters", "nic_counters", "socket_groups",
+)  # fmt: skip
 SECONDS = 20
 CALLS = 200_000
 ROUNDS = 5
@@ -62,7 +65,8 @@ def footprint() -> None:
         assert last is not None
         print(f"collector CPU              {100 * cpu_ns / interval_ns:8.2f} % of one core")
         print(f"collector PSS              {(last.pss_kb or 0) / 1024:8.1f} MB")
-        maps_kb = sum(of(frames.Cost, seen, name)[-1].maps_kb or 0 for name in loaded)
+        costs = [one for name in loaded for one in of(frames.Cost, seen, name)[-1:]]  # a source has no maps
+        maps_kb = sum(one.maps_kb or 0 for one in costs)
         print(f"maps in the kernel         {maps_kb / 1024:8.1f} MB")
         written = len(b"".join(frames.encode(frame) for frame in seen))
         print(f"frames                     {written / SECONDS / 1024:8.1f} kB/s")

@@ -14,7 +14,6 @@ from typing import Callable, Iterable, List, Optional, Tuple, TypeVar, Union
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import CHUNK_BYTES
 from netconsole_collector.primitives.netlink import Netlink
-from netconsole_collector.primitives.settings import settings
 
 GROUP_LINK = 1
 """RTMGRP_LINK (include/uapi/linux/rtnetlink.h)."""
@@ -87,6 +86,8 @@ def read_inside(path: bytes, inode: int, name: bytes, limit: int) -> bytes:
 
 def settings_inside(path: bytes, inode: int) -> bytes:
     """How a namespace is set up, as JSON; without a path the own one. Raises OSError."""
+    from netconsole_collector.primitives.settings import settings  # late: hashlib takes 1.7 MB
+
     (found,) = make_inside([(path, inode)], settings)
     if isinstance(found, OSError):
         raise found

@@ -162,6 +162,12 @@ class RowMaker:
         """See :class:`Accumulator`."""
         return self._accumulator.set_back
 
+    def begin(self, labels: RowLabels, values: Sequence[Optional[int]]) -> None:
+        """What the counters of a row had when it was seen first, for one that is told of later."""
+        key: object = tuple(labels.values())
+        self._accumulator.take(key, values)
+        self._gauges[key] = {}
+
     def rows(self, readings: Iterable[SourceRow]) -> Tuple[List[Json], bool, int]:
         """The rows as a frame has them, whether these are all of them, and how many did not fit."""
         full = self._interval % FULL_EVERY == 0

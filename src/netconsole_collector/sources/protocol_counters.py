@@ -7,7 +7,15 @@ and what each means, says protocol_losses. Counters are named as nstat(8) names 
 from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS, Here
-from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
+from netconsole_collector.sources.base import (
+    Json,
+    KernelSource,
+    RowLabels,
+    RowMaker,
+    SourceError,
+    SourceReading,
+    SourceRow,
+)
 from netconsole_collector.sources.protocol_losses import MEANINGS
 from netconsole_collector.statuses import status
 
@@ -28,6 +36,8 @@ SEARCH_EVERY = 10
 MAX_SHARE = 0.01
 """Of one core. Where many namespaces take longer, they are read less often; the own one is read every time."""
 MAX_EVERY = 60
+_NAMES = {name: name for name in (*MEANINGS, ENTRIES)}
+"""So there is one copy of each name."""
 YOUNG_NS = 2000000000
 """A directory of names that changed this recently is read again."""
 
@@ -80,6 +90,9 @@ class ProtocolCounters(KernelSource):
         self._found_late = 0
         self._search_in = 0
         self._wait = 0
+        self._first: Dict[int, Dict[str, int]] = {}
+        """The counters of the first reading, by namespace."""
+        self._moved: Dict[int, Set[str]] = {}
         self._last: Dict[int, Dict[str, int]] = {}
         self._left_out = 0
 
@@ -131,7 +144,9 @@ class ProtocolCounters(KernelSource):
         if inode in self._fresh:  # the next reading has what it has counted since
             self._fresh.discard(inode)
             counters = dict.fromkeys(counters, 0)
-        self._last[inode] = counters
+        before = self._last.get(inode)
+        self._last[inode] = before if counters == before else counters  # most stand still: one copy is enough
+        self._first.setdefault(inode, self._last[inode])
         if entries or inode in self._entries:
             self._entries[inode] = entries
 
@@ -144,11 +159,19 @@ class ProtocolCounters(KernelSource):
         return lambda file: self._host.read(f"{where}/{file}")
 
     def _readings(self) -> Iterator[SourceRow]:
+        """Of those that have moved: a host with many namespaces has thousands that never do."""
         for inode, counters in self._last.items():
+            first, moved = self._first[inode], self._moved.setdefault(inode, set())
             netns = self._names.get(inode, str(inode))
             for name, value in counters.items():
+                if name not in moved and value == first.get(name, value):
+                    continue
                 kind, meaning = MEANINGS[name]
-                yield {"counter": name, "class": kind, "netns": netns, "meaning": meaning}, (value,), {}
+                labels: RowLabels = {"counter": name, "class": kind, "netns": netns, "meaning": meaning}
+                if name not in moved:
+                    moved.add(name)
+                    self._rows.begin(labels, (first[name],))
+                yield labels, (value,), {}
 
     def _read_others(self, reading: SourceReading) -> None:
         self._wait -= 1
@@ -160,13 +183,16 @@ class ProtocolCounters(KernelSource):
                 self._take_anyhow(inode)
             except (OSError, ValueError):
                 del self._pids[inode]  # the process has just gone; another one may have the namespace
-                self._last.pop(inode, None)
-                self._entries.pop(inode, None)
+                self._forget(inode)
                 self._search_in = 0
                 if self._known is not None and inode not in self._paths:
                     self._known.discard(inode)  # what it counts until it is found again, nobody reads
         interval_s = max(reading.interval_ns / 1e9, 0.001)
         self._wait = min(MAX_EVERY, 1 + int((self._host.cpu_s() - began) / (MAX_SHARE * interval_s)))
+
+    def _forget(self, inode: int) -> None:
+        for one in (self._first, self._moved, self._last, self._entries):
+            one.pop(inode, None)
 
     def _take_anyhow(self, inode: int) -> None:
         """By its process or, if that has just gone, by its name. Raises OSError and ValueError."""
@@ -190,7 +216,7 @@ class ProtocolCounters(KernelSource):
                     if file == PAIRED[0]:
                         raise
                     continue  # this kernel has no such protocol
-                known = ((name, value) for name, value in parse(text) if name in MEANINGS or name == ENTRIES)
+                known = ((_NAMES[name], value) for name, value in parse(text) if name in _NAMES)
                 found.update(known)
         return found
 
@@ -218,8 +244,7 @@ class ProtocolCounters(KernelSource):
         left_out = max(0, len(pids) - MAX_NAMESPACES)
         self._pids = dict(list(pids.items())[:MAX_NAMESPACES])
         for inode in self._last.keys() - self._pids.keys() - {self._own}:
-            del self._last[inode]
-            self._entries.pop(inode, None)
+            self._forget(inode)
         self._fresh &= self._pids.keys()
         if left_out == self._left_out:
             return []
