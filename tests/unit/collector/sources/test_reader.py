@@ -163,3 +163,10 @@ def test_a_reason_is_one_sentence_of_bounded_length(sources: SourceReader, monke
     start(sources, "fine")
     ((_, state, why, _),) = states(heard(sources))
     assert (state, len(why or "")) == ("failed", reader.MAX_WHY)
+
+
+@pytest.mark.parametrize("name", sorted(known.KNOWN))
+def test_each_source_that_a_manifest_may_name_is_there(name: str) -> None:
+    source = known.KNOWN[name]()
+    assert isinstance(source, KernelSource) and source.mode == "summary"
+    source.close()
