@@ -36,6 +36,8 @@ CostPerCount: TypeAlias = Mapping[tuple[str, Mode], tuple[str, float]]
 """By probe and mode: one of its counters, and the calibrated in-kernel ns of one count."""
 
 MAX_PROBES = 64
+UNWATCHED_AFTER = 2
+"""Intervals in a row without a frame after which nobody watches a table."""
 MAX_EVENTS = 500
 """Events of one probe that are kept. More than this in one interval are counted as shed."""
 
@@ -167,7 +169,7 @@ class ProbeState(Saved):
 
     def unwatched_since_ns(self, table: TableState) -> int | None:
         """When a table was read last (wall clock), if it is not watched now; None while it is, and if it never was."""
-        return None if self.measuring and table.is_told else table.until_ns
+        return None if self.measuring and table.untold < UNWATCHED_AFTER else table.until_ns
 
     def total_mark(self, row: RowState, name: str) -> str:
         """What stands before a total of a row: ≥ where it is a lower bound, ≈ where it is scaled."""

@@ -121,6 +121,8 @@ class TableState(Saved):
         self._sums: dict[str, Series] = {}
         self.is_told = True
         """Whether the last interval had a frame of it."""
+        self.untold = 0
+        """How many intervals in a row had none: a source may be late once, and its figures come in the next one."""
         self.is_held = False
         """Whether rates are of an interval before, because nothing was seen in the last one."""
         self.read_ns = 0
@@ -168,11 +170,7 @@ class TableState(Saved):
 
     def apply(self, frame: frames.Table, tick: int) -> None:
         """Apply the rows of a frame. Rows that a full frame lacks are gone."""
-        self.read_ns, began_ns, earlier_ns = frame.mono_ns, frame.mono_ns - frame.interval_ns, 0
-        if self._spans and self._spans[-1][0] == tick:  # one that came late, and the next one
-            _, began_ns, earlier_ns = self._spans.pop()
-            earlier_ns -= began_ns
-        self._spans.append((tick, began_ns, frame.mono_ns))
+        earlier_ns = self._note_reading(frame, tick)
         if frame.seen_ns == 0:
             self.hold(tick)
             return
@@ -212,9 +210,21 @@ class TableState(Saved):
             for key in [key for key in rows.keys() - seen if not rows[key].before]:
                 rows.pop(key).moving = False
 
+    def _note_reading(self, frame: frames.Table, tick: int) -> int:
+        """Of which time a frame is. Returns the length of an earlier reading of this tick: of one that came late."""
+        self.read_ns, began_ns, earlier_ns = frame.mono_ns, frame.mono_ns - frame.interval_ns, 0
+        if self._spans and self._spans[-1][0] == tick:
+            _, first_ns, ended_ns = self._spans.pop()
+            if frame.mono_ns > ended_ns:  # else it has more rows of the same reading
+                earlier_ns = ended_ns - first_ns
+            began_ns = first_ns
+        self._spans.append((tick, began_ns, frame.mono_ns))
+        return earlier_ns
+
     def close(self, tick: int) -> None:
         """End interval ``tick``. Without a frame in it (lost, its source failed) rates and gauges are unknown."""
         self.is_told = self.tick == tick
+        self.untold = 0 if self.is_told else self.untold + 1
         if self.is_told:
             return
         self.tick, self.is_held = tick, False

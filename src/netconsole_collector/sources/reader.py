@@ -201,9 +201,8 @@ class SourceReader:
 
     def _read_all(self, is_whole: bool) -> None:
         for one in self._sources:
-            now, wall = mono_ns(), wall_ns()
-            reading = SourceReading(max(1, now - self._read_ns[one.probe]), now, wall, is_whole)
-            self._read_ns[one.probe] = now
+            began, wall, before = mono_ns(), wall_ns(), self._read_ns[one.probe]
+            reading = SourceReading(max(1, began - before), began, wall, is_whole)
             self._current = one.probe
             try:
                 bodies = one.source.read(reading)
@@ -214,7 +213,13 @@ class SourceReader:
                 continue
             if self._failing.pop(one.probe, None) is not None:
                 self._tell(status(one.probe, "attached", one.mode, {}))
-            self._figures.extend(Dated(body, now, wall) for body in bodies)
+            now = self._read_ns[one.probe] = (
+                began + mono_ns()
+            ) // 2  # many namespaces take a while, more when it is busy
+            for body in bodies:
+                if "interval_ns" in body:
+                    body["interval_ns"] = max(1, now - before)
+                self._figures.append(Dated(body, now, wall))
 
     def _failed(self, one: _Source, error: Exception) -> None:
         state, help = (error.state, error.help) if isinstance(error, SourceError) else ("failed", None)

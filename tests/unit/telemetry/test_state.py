@@ -383,6 +383,8 @@ def test_two_readings_in_one_interval_are_one_that_is_longer(stream: Stream) -> 
     stream.table(row("lo", 1, 1), row("eth0", 1, 1))
     stream.end()
     stream.end()  # it is late
+    probe = stream.state.probes["p"]
+    assert probe.unwatched_since_ns(probe.tables["t"]) is None, "its figures may come in the next interval"
     stream.table(row("lo", 30, 31), row("eth0", 20, 21))
     stream.mono_ns += SECOND
     stream.table(row("lo", 10, 41), row("eth1", 6, 6))
@@ -393,6 +395,9 @@ def test_two_readings_in_one_interval_are_one_that_is_longer(stream: Stream) -> 
     assert table.history(LO, "n", 1) == [20.0] and table.sums(1) == {"n": [33.0]}
     assert table.rows[LO].counts["n"].delta == 40
     assert next(table.spans())[1:] == (stream.mono_ns - 2 * SECOND, stream.mono_ns)
+    for _ in range(2):
+        stream.end()
+    assert probe.unwatched_since_ns(table) == table.until_ns
 
 
 def test_a_count_without_history_has_never_moved_or_is_not_known(stream: Stream) -> None:
