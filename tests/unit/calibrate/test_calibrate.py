@@ -274,7 +274,7 @@ def test_empty_programs_are_on_the_hooks_of_the_probes_once_each() -> None:
         ["--probe", "kernel_drops:detail"],
         ["--probe", "link_rates"],
         ["--profile", "nonsense"],
-        ["--format", "html"],
+        ["--format", "pdf"],
     ],
 )
 def test_a_bad_command_line_is_one_line_and_nothing_is_measured(
