@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from netconsole.base.errors import HostLost
@@ -25,9 +25,7 @@ from netconsole_collector.primitives.files import MAX_FILE_BYTES, MAX_NAMES, Fil
 from netconsole_collector.primitives.here import Moment
 from netconsole_collector.primitives.server import FAILED, ITEM
 
-_LASTING = frozenset(
-    ("read", "names", "below", "link", "status", "exists", "inodes", "ethtool", "read_inside", "settings")
-)
+_LASTING = frozenset(("read", "names", "below", "link", "status", "exists", "inodes", "ethtool", "settings"))
 """Answers that are good for the whole interval. The others are good once."""
 _HEARD = frozenset(("listen", "dump", "ask"))
 _MAX_AT_ONCE = 4096
@@ -162,15 +160,6 @@ class FarTarget:
         except ValueError:
             raise self.nonsense("inodes") from None
 
-    def owners(self, sockets: Collection[int], /) -> dict[int, str]:
-        """See Target."""
-        answer = self._get("owners", json.dumps(sorted(sockets)))
-        try:
-            found = json.loads(answer)
-            return {int(inode): str(owner) for inode, owner in found.items()}
-        except (ValueError, AttributeError, RecursionError):
-            raise self.nonsense("owners") from None
-
     def netlink(self, protocol: int, /) -> FarNetlink:
         """See Target."""
         return FarNetlink(self, self._opened("netlink", protocol))
@@ -201,10 +190,6 @@ class FarTarget:
         number = next(self._numbers)
         self._get("connect", number, path, round(timeout_s * 1000))
         return FarJson(self, number)
-
-    def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
-        """See Target."""
-        return self._get("read_inside", path, inode, file)
 
     def settings(self, path: str, inode: int, /) -> bytes:
         """See Target."""

@@ -144,9 +144,6 @@ class Target(Protocol):
     def inodes(self, name: str, /) -> dict[int, int]:
         """By process id: the inode of a file of each process in /proc, such as ``ns/net``."""
 
-    def owners(self, sockets: Collection[int], /) -> dict[int, str]:
-        """By inode of a socket: command and process id of an owner, as far as they are found."""
-
     def netlink(self, protocol: int, /) -> NetlinkSocket:
         """A socket in the own network namespace."""
 
@@ -155,9 +152,6 @@ class Target(Protocol):
 
     def inside(self, namespaces: Sequence[tuple[str, int]], /) -> list[Opened]:
         """The same in these namespaces, given as path and inode, or the error of each."""
-
-    def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
-        """A file of /proc/net in a namespace, given as path and inode, also where no process is in it."""
 
     def settings(self, path: str, inode: int, /) -> bytes:
         """How such a namespace is set up (netconsole_collector/primitives/settings.py), as JSON; "": the own one."""

@@ -15,7 +15,6 @@ _DEVICE = rb"/sys/class/net/[^/]+"
 _FILES = re.compile(
     rb"(?:" + _PROCESS + rb"/(?:comm|cmdline|stat|status|ns/net|fdinfo/[0-9]+|task/[0-9]+/(?:comm|stat|status|syscall))"
     rb"|/proc/(?:cpuinfo|meminfo|stat|cmdline|net/softnet_stat|sys/.+|irq/[0-9]+/.+)"
-    rb"|(?:/proc|" + _PROCESS + rb")/net/(?:snmp|netstat|snmp6|sctp/snmp|xfrm_stat|stat/nf_conntrack)"
     rb"|/sys/(?:module/.+|devices/system/.+|kernel/mm/.+|kernel/security/lockdown)"
     rb"|"
     + _DEVICE
@@ -82,12 +81,6 @@ def folder(path: bytes) -> bytes:
 def namespace(path: bytes) -> bytes:
     """The same path, if it may be a network namespace. Raises PermissionError."""
     return _checked(_NAMESPACES, path)
-
-
-def protocol_file(name: bytes) -> bytes:
-    """The same name, if it is of counters of a namespace's protocols. Raises PermissionError."""
-    file(b"/proc/net/" + name)
-    return name
 
 
 def unix_socket(path: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from netconsole_collector.primitives import allowed, ethtool, files
 from netconsole_collector.primitives.exchange import Exchange
-from netconsole_collector.primitives.inside import Inside, make_inside, read_inside, settings_inside
+from netconsole_collector.primitives.inside import Inside, make_inside, settings_inside
 from netconsole_collector.primitives.netlink import RECEIVE_BYTES, Netlink
 from netconsole_collector.primitives.netns_watch import Watch
 
@@ -49,11 +49,9 @@ class Answerer:
             "status": lambda path: STATUS.pack(*files.status(allowed.file(_path(path)))),
             "exists": self._exists,
             "inodes": self._inodes,
-            "owners": lambda inodes: json.dumps(files.owners(b"/proc", set(json.loads(inodes)))).encode("ascii"),
             "ethtool": lambda device, request: ethtool.ask(_path(device), _bytes(request)),
             "netlink": self._netlink,
             "inside": self._inside,
-            "read_inside": self._read_inside,
             "settings": self._settings,
             "dump": self._dump,
             "ask": self._ask,
@@ -128,10 +126,6 @@ class Answerer:
         self._paths[number] = name, inode
         self._watch_them()
         return b""
-
-    def _read_inside(self, path: str, inode: int, name: str) -> bytes:
-        file = allowed.protocol_file(_path(name))
-        return read_inside(allowed.namespace(_path(path)), inode, file, MAX_ANSWER_BYTES)
 
     def _settings(self, path: str, inode: int) -> bytes:
         name = allowed.namespace(_path(path)) if path else b""

@@ -101,7 +101,6 @@ def test_netlink_and_sockets_are_those_of_the_far_host(far: FarTarget) -> None:
             netlink = target.netlink(NETLINK_SOCK_DIAG)
             assert [found.port for found in bound_sockets(netlink) if found.inode == inode] == [one.getsockname()[1]]
             netlink.close()
-            assert target.owners([inode])[inode].endswith(f"/{os.getpid()}")
     tables = []
     for target in (far, HERE):
         inside = target.own_namespace()
