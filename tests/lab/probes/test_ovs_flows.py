@@ -25,12 +25,13 @@ READER = """
 import sys
 import time
 import msgspec
-from netconsole.sources import base
+from netconsole.sources.base import FrameMaker
 from netconsole.sources.ovs import flows
+from netconsole_collector.sources import base
 base.FULL_EVERY = 1
 flows.MAX_SHARE = 100.0  # every port at every reading, however slow this machine is
 flows.DUMP_EVERY_S = 0.0
-source, make = flows.OvsFlows(mode=sys.argv[1]), base.FrameMaker()
+source, make = flows.OvsFlows(mode=sys.argv[1]), FrameMaker()
 source.open()
 for _ in sys.stdin:
     make.tick()
