@@ -14,6 +14,9 @@ TEXTS = (".md", ".py", ".toml", ".c", ".h", ".sh", ".json", ".cfg")
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 NAMED = re.compile(r"(?<![\w./-])((?:docs|src|tests|tools|bench|probes|profiles|recordings)/[\w./-]*\w)")
 """A path from the top of the project. Those with placeholders (`probes/<family>`) end before them."""
+WIDTH = 100
+CODE = re.compile(r"^```.*?^```$|^ {4,}\S.*?$", re.MULTILINE | re.DOTALL)
+UNBROKEN = re.compile(r"`[^`]*`|\]\([^)]*\)")
 PAGE = re.compile(r"(?<![\w./~-])docs/[\w./-]*\w")
 
 
@@ -44,6 +47,14 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
 def test_every_path_that_a_page_names_exists(page: Path) -> None:
     named = {match[1] for match in NAMED.finditer(page.read_text())}
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_fits_beside_a_diff(page: Path) -> None:
+    """Tables, code and what stands in backticks or is a link cannot be wrapped."""
+    prose = CODE.sub("", page.read_text()).splitlines()
+    wide = [line for line in prose if len(line) > WIDTH and not line.lstrip().startswith("|")]
+    assert [line for line in wide if len(UNBROKEN.sub("", line).split()) > 1] == []
 
 
 def test_every_page_that_the_code_names_exists() -> None:

@@ -30,8 +30,8 @@ def test_the_page_says_what_each_level_means() -> None:
 
 
 def test_the_page_has_the_words_of_all_states_of_a_probe() -> None:
-    (line,) = [line for line in CONSOLE.splitlines() if line.startswith("A probe is ")]
-    assert re.findall("`(.+?)`", line.partition(". Screens")[0]) == [probe_state(one) for one in get_args(ProbeStatus)]
+    (text,) = [one for one in CONSOLE.split("\n\n") if one.startswith("A probe is ")]
+    assert re.findall("`(.+?)`", text.partition(". Screens")[0]) == [probe_state(one) for one in get_args(ProbeStatus)]
     assert set(PROBE_STATES) == set(get_args(ProbeStatus))
 
 
