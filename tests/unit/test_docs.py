@@ -36,6 +36,7 @@ def missing_links(page: Path) -> Iterator[str]:
 
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+GENERATED = ROOT / "docs/reference/kernels.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -49,7 +50,9 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [one for one in PAGES if one != GENERATED], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_prose_fits_beside_a_diff(page: Path) -> None:
     """Tables, code and what stands in backticks or is a link cannot be wrapped."""
     prose = CODE.sub("", page.read_text()).splitlines()
