@@ -30,9 +30,9 @@ def snapshot(server: SshServer, enter: tuple[str, ...], *arguments: str) -> dict
     return document
 
 
-def is_of_another_test(fact: str) -> bool:
-    """Those that run beside this one make machines up for a moment, too."""
-    return fact.startswith("vm/") and not fact.startswith(f"vm/{NAME}/")
+def is_of_another_test(fact: str, namespace: str) -> bool:
+    """Those that run beside this one make machines and namespaces for a moment, too."""
+    return fact.startswith(("vm/", "namespace/")) and not fact.startswith((f"vm/{NAME}/", f"namespace/{namespace}/"))
 
 
 def test_a_snapshot_over_ssh_has_the_sources_and_facts_of_one_taken_there(server: SshServer) -> None:
@@ -48,10 +48,11 @@ def test_a_snapshot_over_ssh_has_the_sources_and_facts_of_one_taken_there(server
         {
             name: fact["value"]
             for name, fact in document["facts"].items()
-            if not fact.get("volatile") and not is_of_another_test(name)
+            if not fact.get("volatile") and not is_of_another_test(name, server.wire.a.name)
         }
         for document in (far, taken_there)
     ]
     assert facts[0] == facts[1]
     assert {name.split("/")[1] for name in facts[0] if name.startswith("nic/")} == {"lo", Wire.DEVICES[1]}
-    assert any(name.startswith(f"vm/{NAME}/") for name in facts[0])
+    for of in (f"vm/{NAME}/", f"namespace/{server.wire.a.name}/"):
+        assert any(name.startswith(of) for name in facts[0]), of
