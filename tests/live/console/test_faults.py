@@ -11,8 +11,9 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -216,6 +217,12 @@ class Made(Protocol):
         ...
 
 
+AT_ONCE = 3
+"""Of more namespaces than these make, the counters are read less often than once a second."""
+FOUND_AFTER = 3
+"""Intervals after which new namespaces are known."""
+
+
 class Watch:
     """The incidents of a live session, as the console would follow them."""
 
@@ -254,6 +261,13 @@ class Watch:
         with self._session.view():
             return [one for one in list(self._incidents.log) if fault.is_of(one)]
 
+    def has_passed(self, interval: int) -> bool:
+        return self.intervals >= interval
+
+    def are_over(self, made: Sequence[Fault]) -> bool:
+        """Whether each has an incident, and all have ended."""
+        return all(found and all(one.ended_ns for one in found) for found in map(self.of, made))
+
     def close(self) -> None:
         self._session.close()
 
@@ -266,20 +280,25 @@ def faults() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def after() -> Iterator[tuple[Watch, dict[str, tuple[Fault, list[Incident]]]]]:
     """Every fault that this kernel can have, after it is over, with its incidents."""
-    with ExitStack() as stack:
-        watch = Watch()
-        stack.callback(watch.close)
-        made = [Fault(**one) for one in faults()]
-        for one in made:
-            one.prepare(stack)
-        made = [one for one in made if not one.cannot]
+    known: dict[str, tuple[Fault, list[Incident]]] = {}
+    with closing(Watch()) as watch:
         assert watch.until(watch.settled)
-        for one in made:
-            one.begin()
-        for one in made:
-            one.end()
-        watch.until(lambda: all(found and all(i.ended_ns for i in found) for found in map(watch.of, made)))
-        yield watch, {one.name: (one, watch.of(one)) for one in made}
+        waiting = [Fault(**one) for one in faults()]
+        while waiting:
+            made, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
+            with ExitStack() as stack:
+                for one in made:
+                    one.prepare(stack)
+                made = [one for one in made if not one.cannot]
+                begun = watch.intervals
+                assert watch.until(partial(watch.has_passed, begun + FOUND_AFTER))
+                for one in made:
+                    one.begin()
+                for one in made:
+                    one.end()
+                watch.until(partial(watch.are_over, made))
+                known |= {one.name: (one, watch.of(one)) for one in made}
+        yield watch, known
 
 
 @pytest.mark.parametrize("name", [one["name"] for one in faults()])
