@@ -28,7 +28,7 @@ Do not edit it. A kernel has its name of `tests/lab/kernels/kernels.toml`.
 [`netconsole types make`](../design/kernel-types.md) makes were there, and the probe needs them |
 | by types: … | `doctor` was not run there: the kernel's types (BTF) say what would be attached |
 
-A probe that the console reads without BPF works on each kernel that was run, and is left out. Only Debian's builds were
+A probe that is read without BPF works on each kernel that was run, and is left out. Only Debian's builds were
 tried. Other builds of these releases, and other releases (4.18, 5.14, 6.6), were not: `netconsole doctor` tells.
 
 """
