@@ -21,7 +21,7 @@ from netconsole.sources.facts.reading import Facts
 from netconsole.sources.ovs.unixctl import Unixctl, UnixctlError, directories, running_vswitchd
 from netconsole.sources.ovs.vswitchd import members_in
 from netconsole_collector.primitives.here import HERE
-from netconsole_collector.sources.netlink_messages import attributes
+from netconsole_collector.primitives.netlink import attributes
 
 MAX_WIRES = 4
 """What a set of devices can hold (probes/common/devices.h)."""

@@ -1,22 +1,10 @@
-"""What a namespace is set up with as a number and a hash, and the attributes of netlink that it is made of."""
+"""What a namespace is set up with as a number and a hash."""
 
 import hashlib
 import struct
-from typing import Any, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, List
 
 Digest = Dict[str, Any]
-_ATTRIBUTE = struct.Struct("=HH")
-_TYPE = 0x3FFF
-
-
-def attributes(body: bytes, offset: int) -> Iterator[Tuple[int, bytes]]:
-    """Type and value of each, from an offset on."""
-    while offset + _ATTRIBUTE.size <= len(body):
-        length, kind = _ATTRIBUTE.unpack_from(body, offset)
-        if length < _ATTRIBUTE.size or offset + length > len(body):
-            return
-        yield kind & _TYPE, body[offset + _ATTRIBUTE.size : offset + length]
-        offset += (length + 3) & ~3
 
 
 def written(kind: int, value: bytes) -> bytes:

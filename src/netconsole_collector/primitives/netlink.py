@@ -8,7 +8,7 @@ import errno
 import os
 import socket
 import struct
-from typing import Callable, Iterable, Iterator, Optional, Tuple
+from typing import Callable, Iterable, Iterator, Optional, Tuple, TypeVar
 
 NLM_F_REQUEST = 0x001
 NLM_F_REQUEST_DUMP = 0x301
@@ -19,10 +19,24 @@ _TIMEOUT_S = 2
 
 _HEADER = struct.Struct("=IHHII")
 _CODE = struct.Struct("=i")
+_ATTRIBUTE = struct.Struct("=HH")
+_ATTRIBUTE_TYPE = 0x3FFF
 _TIMEVAL = struct.Struct("@ll")
+
+Body = TypeVar("Body", bytes, memoryview)
 
 Unasked = Callable[[int, memoryview], None]
 """Takes the type and the body of a message that answers nothing. The body is good until it returns."""
+
+
+def attributes(body: Body, offset: int) -> Iterator[Tuple[int, Body]]:
+    """Type (without its flags) and value of every attribute from ``offset`` on; what is cut off ends it."""
+    while offset + _ATTRIBUTE.size <= len(body):
+        length, kind = _ATTRIBUTE.unpack_from(body, offset)
+        if length < _ATTRIBUTE.size or offset + length > len(body):
+            return
+        yield kind & _ATTRIBUTE_TYPE, body[offset + _ATTRIBUTE.size : offset + length]
+        offset += (length + 3) & ~3
 
 
 class Netlink:

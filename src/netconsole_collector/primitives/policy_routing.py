@@ -7,8 +7,8 @@ import socket
 import struct
 from typing import Dict, Iterator, List, Tuple
 
-from netconsole_collector.primitives.digests import Digest, attributes, digest, written
-from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.primitives.digests import Digest, digest, written
+from netconsole_collector.primitives.netlink import Netlink, attributes
 
 FAMILIES = {"ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
 MAX_ROUTES = 50_000

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Callable, Dict, Tuple
 
 from netconsole_collector.primitives import files, legacy_firewall, policy_routing
-from netconsole_collector.primitives.digests import Digest, attributes, digest, written
-from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.primitives.digests import Digest, digest, written
+from netconsole_collector.primitives.netlink import Netlink, attributes
 
 SYSCTLS = {
     "ipv4": (

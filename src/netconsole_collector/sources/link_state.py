@@ -8,7 +8,7 @@ import struct
 from collections import defaultdict
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from netconsole_collector.sources.netlink_messages import attributes
+from netconsole_collector.primitives.netlink import attributes
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 IFF_UP = 1

@@ -6,7 +6,9 @@ Layouts: include/uapi/linux/netlink.h, genetlink.h, inet_diag.h, sock_diag.h.
 import socket
 import struct
 import sys
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from netconsole_collector.primitives.netlink import attributes
 
 NETLINK_GENERIC = 16
 GENL_ID_CTRL = 16
@@ -16,7 +18,6 @@ TCP_CLOSE = 7
 TCP_LISTEN = 10
 INET_DIAG_SKMEMINFO = 7
 SK_MEMINFO_DROPS = 8
-_ATTRIBUTE_TYPE = 0x3FFF
 _IS_NESTED = 0x8000
 _CTRL_CMD_GETFAMILY = 3
 _CTRL_ATTR_FAMILY_ID, _CTRL_ATTR_FAMILY_NAME = 1, 2
@@ -81,16 +82,6 @@ def attribute(kind: int, value: bytes, is_nested: bool = False) -> bytes:
 def whole(kind: int, body: memoryview) -> bytes:
     """A message with a header again, for a decoder that wants one."""
     return _HEADER.pack(_HEADER.size + len(body), kind, 0, 0, 0) + bytes(body)
-
-
-def attributes(body: memoryview, offset: int) -> Iterator[Tuple[int, memoryview]]:
-    """Type and value of every attribute from ``offset`` on; what is cut off ends it."""
-    while offset + _ATTRIBUTE.size <= len(body):
-        length, kind = _ATTRIBUTE.unpack_from(body, offset)
-        if length < _ATTRIBUTE.size or offset + length > len(body):
-            return
-        yield kind & _ATTRIBUTE_TYPE, body[offset + _ATTRIBUTE.size : offset + length]
-        offset += (length + 3) & ~3
 
 
 def _bound(protocol: str, body: memoryview) -> BoundSocket:

@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from netconsole_collector.sources.netlink_messages import attributes
+from netconsole_collector.primitives.netlink import attributes
 
 NOQUEUE = "noqueue"
 RATED = ("tbf", "htb")

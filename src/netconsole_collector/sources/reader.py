@@ -213,9 +213,8 @@ class SourceReader:
                 continue
             if self._failing.pop(one.probe, None) is not None:
                 self._tell(status(one.probe, "attached", one.mode, {}))
-            now = self._read_ns[one.probe] = (
-                began + mono_ns()
-            ) // 2  # many namespaces take a while, more when it is busy
+            # The middle: many namespaces take a while, more when it is busy.
+            now = self._read_ns[one.probe] = (began + mono_ns()) // 2
             for body in bodies:
                 if "interval_ns" in body:
                     body["interval_ns"] = max(1, now - before)

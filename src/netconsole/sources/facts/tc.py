@@ -15,7 +15,8 @@ from netconsole.base.fact_keys import key
 from netconsole.host.target import NetlinkSocket
 from netconsole.sources.facts.nics import links_of
 from netconsole.sources.facts.reading import Facts
-from netconsole_collector.sources.netlink_messages import attributes, whole
+from netconsole_collector.primitives.netlink import attributes
+from netconsole_collector.sources.netlink_messages import whole
 from netconsole_collector.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_OPTIONS, TCA_TBF_RATE64
 
 _TCMSG = struct.Struct("=BxxxiIII")
@@ -128,7 +129,8 @@ def _tell_unknown(entry: Any, body: memoryview) -> None:
     options = entry.get_attr("TCA_OPTIONS")
     if not isinstance(options, dict):
         return
-    values = {kind & _ATTRIBUTE_NUMBER: value for kind, value in _raw_options(body)}
+    # Those of the message, and within it those of its options: the kernel's own bytes.
+    values = dict(attributes(dict(attributes(body, _TCMSG.size))[TCA_OPTIONS], 0))
     told = []
     for name, value in options.get("attrs", ()):
         if name == "UNKNOWN":
@@ -137,12 +139,6 @@ def _tell_unknown(entry: Any, body: memoryview) -> None:
             value = _number(values.get(number, memoryview(b"")))
         told.append((name, value))
     options["attrs"] = told
-
-
-def _raw_options(body: memoryview) -> Iterator[tuple[int, memoryview]]:
-    for kind, value in attributes(body, _TCMSG.size):
-        if kind & _ATTRIBUTE_NUMBER == TCA_OPTIONS:
-            yield from attributes(value, 0)
 
 
 def _number(value: memoryview) -> int | str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from netconsole.host.target import Target
 from netconsole_collector.primitives.here import HERE
-from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, attributes, families
+from netconsole_collector.primitives.netlink import attributes
+from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, families
 
 DATAPATHS, PORTS = "ovs_datapath", "ovs_vport"
 _CMD_GET = 3
