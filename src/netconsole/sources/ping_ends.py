@@ -31,7 +31,6 @@ _IFADDRMSG = struct.Struct("=BBBBI")
 _NDMSG = struct.Struct("=BxxxiHBB")
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _NDA_DST, _NDA_LLADDR = 1, 2
-_OVS = "openvswitch"
 _FDB_ROW = re.compile(r"^\s*(\S+)\s+\d+\s+([0-9a-f]{2}(?::[0-9a-f]{2}){5})\s", re.MULTILINE)
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 

@@ -25,7 +25,6 @@ _MAX_BYTES = 16 << 20
 _MODE, _DIRECTORY_MODE = 0o600, 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_CHUNK_BYTES = 1 << 20
 
 Json = Dict[str, Any]
 

@@ -72,7 +72,6 @@ _HINTS: dict[str, str] = {
     "as": "html, md, text, json: a new file; snapshot: an old file; baseline: a name",
     "name": "the name of the file, or of the baseline",
 }
-_ENDINGS = {"text": "txt", "snapshot": "json"}
 _FIRST: dict[WizardStep, str] = {"ends": "#field-from", "files": "#field-file", "keep": "#field-name"}
 """What has the focus first; else the page."""
 _ENDS = ("from", "to", *FOUR, "inside", "outside", "echoes", "baseline")
