@@ -3,7 +3,7 @@
 import itertools
 import os
 import re
-from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Set, Tuple
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The most that is read of one file. /proc/net/softnet_stat of 8192 CPUs has 1 MB."""
@@ -46,6 +46,17 @@ def read_open(descriptor: int, limit: int) -> bytes:
         chunks.append(chunk)
         limit -= len(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def read_each(directory: bytes, names: Iterable[bytes], limit: int) -> Dict[bytes, bytes]:
+    """The first bytes of files of a directory, without those that are not there."""
+    found: Dict[bytes, bytes] = {}
+    for name in names:
+        try:
+            found[name] = read(directory + b"/" + name, limit)
+        except FileNotFoundError:
+            pass
+    return found
 
 
 def names(path: bytes, limit: int) -> List[bytes]:

@@ -5,7 +5,20 @@ The console's sources know it as a target (netconsole/host/target.py), which may
 
 import os
 import time
-from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.primitives import ethtool, files
@@ -38,6 +51,7 @@ class Here:
     def __init__(self, root: Any = None) -> None:
         self._root = b"" if root is None else os.fsencode(root)
         self._room: Optional[memoryview] = None
+        self._inside_s = 0.0
 
     def begin(self) -> bool:
         """Nothing to do."""
@@ -60,7 +74,7 @@ class Here:
 
     def cpu_s(self) -> float:
         """See Target."""
-        return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+        return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) + self._inside_s
 
     def nodename(self) -> Tuple[str, str, str]:
         """See Target."""
@@ -114,9 +128,22 @@ class Here:
         paths = [(self._path(path), inode) for path, inode in namespaces]
         return list(make_inside(paths, lambda: Inside(room)))
 
-    def read_inside(self, path: str, inode: int, file: str) -> bytes:
-        """See Target."""
-        return read_inside(self._path(path), inode, os.fsencode(file), MAX_FILE_BYTES)
+    def read_each(self, directory: str, names: Iterable[str]) -> Dict[str, bytes]:
+        """Files of a directory, without those that are not there. Raises OSError."""
+        found = files.read_each(self._path(directory), map(os.fsencode, names), MAX_FILE_BYTES)
+        return {os.fsdecode(name): content for name, content in found.items()}
+
+    def read_inside(
+        self, namespaces: Sequence[Tuple[str, int]], names: Sequence[str]
+    ) -> List[Union[Dict[str, bytes], OSError]]:
+        """The same of /proc/net in each of these namespaces, in which no process may be: path and inode."""
+        paths = [(self._path(path), inode) for path, inode in namespaces]
+        found, spent_s = read_inside(paths, [os.fsencode(name) for name in names], MAX_FILE_BYTES)
+        self._inside_s += spent_s
+        return [
+            one if isinstance(one, OSError) else {os.fsdecode(name): content for name, content in one.items()}
+            for one in found
+        ]
 
     def settings(self, path: str, inode: int) -> bytes:
         """See Target."""

@@ -9,7 +9,8 @@ import json
 import os
 import socket
 import threading
-from typing import Callable, Iterable, List, Optional, Tuple, TypeVar, Union
+import time
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import CHUNK_BYTES
@@ -75,13 +76,20 @@ def make_inside(namespaces: Iterable[Tuple[bytes, int]], make: Callable[[], Made
     return made
 
 
-def read_inside(path: bytes, inode: int, name: bytes, limit: int) -> bytes:
-    """The first bytes of a file of /proc/net in a namespace in which no process may be. Raises OSError."""
-    # /proc/net would be that of the process's first thread.
-    (found,) = make_inside([(path, inode)], lambda: files.read(b"/proc/thread-self/net/" + name, limit))
-    if isinstance(found, OSError):
-        raise found
-    return found
+def read_inside(
+    namespaces: Iterable[Tuple[bytes, int]], names: Sequence[bytes], limit: int
+) -> Tuple[List[Union[Dict[bytes, bytes], OSError]], float]:
+    """Files of /proc/net in each of these namespaces, as :func:`files.read_each`, and the CPU time of that in s."""
+    spent_s = 0.0
+
+    def contents() -> Dict[bytes, bytes]:
+        nonlocal spent_s
+        # /proc/net would be that of the process's first thread.
+        found = files.read_each(b"/proc/thread-self/net", names, limit)
+        spent_s = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)  # the thread did nothing before
+        return found
+
+    return make_inside(namespaces, contents), spent_s
 
 
 def settings_inside(path: bytes, inode: int) -> bytes:

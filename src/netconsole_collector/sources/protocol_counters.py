@@ -4,7 +4,9 @@ It reads /proc/net/snmp, netstat, snmp6, sctp/snmp, xfrm_stat and stat/nf_conntr
 and what each means, says protocol_losses. Counters are named as nstat(8) names them.
 """
 
-from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
+import errno
+import os
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS, Here
 from netconsole_collector.sources.base import (
@@ -25,10 +27,13 @@ SINGLE = ("snmp6", "sctp/snmp", "xfrm_stat")
 """A name and a value in each line."""
 CONNTRACK = "stat/nf_conntrack"
 """A line of names, and one of hexadecimal values for each CPU (net/netfilter/nf_conntrack_standalone.c)."""
+FILES = (*PAIRED, *SINGLE, CONNTRACK)
 CONNTRACK_LIMIT = "/proc/sys/net/netfilter/nf_conntrack_max"
 """Of entries, in each namespace; one limit for all of them."""
 ENTRIES = "Conntrackentries"
 _PROBE = "protocol_counters"
+Files = Dict[str, bytes]
+"""Those of FILES that a namespace has, by name."""
 MAX_NAMESPACES = 128
 MAX_ROWS = 32768
 SEARCH_EVERY = 10
@@ -40,6 +45,10 @@ _NAMES = {name: name for name in (*MEANINGS, ENTRIES)}
 """So there is one copy of each name."""
 YOUNG_NS = 2000000000
 """A directory of names that changed this recently is read again."""
+
+
+def _is_whole(files: Union[Files, OSError]) -> bool:
+    return not isinstance(files, OSError) and PAIRED[0] in files
 
 
 def parse_paired(text: str) -> Iterator[Tuple[str, int]]:
@@ -68,6 +77,19 @@ def parse_conntrack(text: str) -> Iterator[Tuple[str, int]]:
         yield "Conntrack" + name, max(values, default=0) if name == "entries" else sum(values)
 
 
+def _counters(files: Files) -> Dict[str, int]:
+    """Raises OSError and ValueError."""
+    if PAIRED[0] not in files:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    found: Dict[str, int] = {}
+    for parse, names in ((parse_paired, PAIRED), (parse_single, SINGLE), (parse_conntrack, (CONNTRACK,))):
+        for name in names:
+            if name in files:  # else this kernel has no such protocol
+                told = parse(files[name].decode("ascii"))
+                found.update((_NAMES[counter], value) for counter, value in told if counter in _NAMES)
+    return found
+
+
 class ProtocolCounters(KernelSource):
     """See the module."""
 
@@ -90,24 +112,28 @@ class ProtocolCounters(KernelSource):
         self._found_late = 0
         self._search_in = 0
         self._wait = 0
+        self._since_ns = 0
+        """Since the other namespaces were read last."""
         self._first: Dict[int, Dict[str, int]] = {}
         """The counters of the first reading, by namespace."""
         self._moved: Dict[int, Set[str]] = {}
         self._last: Dict[int, Dict[str, int]] = {}
+        self._contents: Dict[int, int] = {}
+        """A hash of what the files of a namespace had in them."""
         self._left_out = 0
 
     def open(self) -> None:
         """Raises SourceError when the own counters cannot be read."""
         try:
             self._own = self._host.status("/proc/self/ns/net").inode
-            self._counters(self._file_of(self._own))
+            _counters(self._own_files())
         except OSError as error:
             raise SourceError(f"/proc/net: {error.strerror or error}") from None
 
     def read(self, reading: SourceReading) -> List[Json]:
         """One row per counter that has moved since the first reading."""
         try:
-            self._take(self._own)
+            self._take(self._own, self._own_files())
         except OSError as error:
             raise SourceError(f"/proc/net: {error.strerror or error}") from None
         except ValueError:
@@ -116,9 +142,13 @@ class ProtocolCounters(KernelSource):
         said = self._search(reading)
         if self._found_late:
             said.append(reading.ledger(_PROBE, {"found_late": (self._found_late - late, self._found_late)}))
-        self._read_others(reading)
+        late_ns = self._read_others(reading)
         rows, full, omitted = self._rows.rows(self._readings())
         moved = [row for row in rows if row["counts"]["count"]["total"]]
+        own = self._names.get(self._own, str(self._own))
+        for row in moved if late_ns else ():
+            if row["labels"]["netns"] != own:
+                row["interval_ns"] = late_ns
         return [
             *said,
             reading.table(_PROBE, "conntrack", self._tracking.rows(self._tables())),
@@ -138,25 +168,26 @@ class ProtocolCounters(KernelSource):
             gauges = {"entries": entries, "limit": limit or None, "full_pct": full_pct}
             yield {"netns": self._names.get(inode, str(inode))}, (), gauges
 
-    def _take(self, inode: int) -> None:
-        counters = self._counters(self._file_of(inode))
+    def _take(self, inode: int, files: Files) -> None:
+        """Raises OSError and ValueError."""
+        contents = hash(tuple(files.values()))
+        if files and self._contents.get(inode) == contents:
+            return  # they are as they were, as most are
+        counters = _counters(files)
         entries = counters.pop(ENTRIES, 0)
         if inode in self._fresh:  # the next reading has what it has counted since
             self._fresh.discard(inode)
             counters = dict.fromkeys(counters, 0)
+        else:
+            self._contents[inode] = contents
         before = self._last.get(inode)
         self._last[inode] = before if counters == before else counters  # most stand still: one copy is enough
         self._first.setdefault(inode, self._last[inode])
         if entries or inode in self._entries:
             self._entries[inode] = entries
 
-    def _file_of(self, inode: int) -> Callable[[str], bytes]:
-        """Reads a file of its /proc/net."""
-        pid = self._pids.get(inode)
-        if pid == 0:
-            return lambda file: self._host.read_inside(self._paths[inode], inode, file)
-        where = f"/proc/{pid}/net" if pid else "/proc/net"
-        return lambda file: self._host.read(f"{where}/{file}")
+    def _own_files(self) -> Files:
+        return self._host.read_each("/proc/net", FILES)
 
     def _readings(self) -> Iterator[SourceRow]:
         """Of those that have moved: a host with many namespaces has thousands that never do."""
@@ -173,52 +204,52 @@ class ProtocolCounters(KernelSource):
                     self._rows.begin(labels, (first[name],))
                 yield labels, (value,), {}
 
-    def _read_others(self, reading: SourceReading) -> None:
+    def _read_others(self, reading: SourceReading) -> Optional[int]:
+        """Returns the time since they were read last, where that is longer than the interval."""
         self._wait -= 1
         if self._wait > 0 and not reading.is_whole:
-            return
+            self._since_ns += reading.interval_ns
+            return None
+        late_ns, self._since_ns = self._since_ns and self._since_ns + reading.interval_ns, 0
         began = self._host.cpu_s()
-        for inode in list(self._pids):
+        found = self._files_of_others()
+        for inode, files in found.items():
             try:
-                self._take_anyhow(inode)
-            except (OSError, ValueError):
-                del self._pids[inode]  # the process has just gone; another one may have the namespace
-                self._forget(inode)
+                if isinstance(files, OSError):
+                    raise files
+                self._take(inode, files)
+            except (OSError, ValueError) as error:
+                if self._pids.pop(inode) == 0:
+                    self._may_enter = not isinstance(error, PermissionError)
+                self._forget(inode)  # the process has just gone; another one may have the namespace
                 self._search_in = 0
                 if self._known is not None and inode not in self._paths:
                     self._known.discard(inode)  # what it counts until it is found again, nobody reads
         interval_s = max(reading.interval_ns / 1e9, 0.001)
         self._wait = min(MAX_EVERY, 1 + int((self._host.cpu_s() - began) / (MAX_SHARE * interval_s)))
+        return late_ns or None
+
+    def _files_of_others(self) -> Dict[int, Union[Files, OSError]]:
+        """By their processes; of those without one, and of those whose process has just gone, by their names."""
+        found: Dict[int, Union[Files, OSError]] = {}
+        for inode, pid in self._pids.items():
+            if not pid:
+                continue
+            try:
+                found[inode] = self._host.read_each(f"/proc/{pid}/net", FILES)
+            except OSError as error:
+                found[inode] = error
+            if self._may_enter and inode in self._paths and not _is_whole(found[inode]):
+                self._pids[inode] = 0
+        named = [inode for inode, pid in self._pids.items() if not pid]
+        if named:
+            read = self._host.read_inside([(self._paths[inode], inode) for inode in named], FILES)
+            found.update(zip(named, read))
+        return found
 
     def _forget(self, inode: int) -> None:
-        for one in (self._first, self._moved, self._last, self._entries):
+        for one in (self._first, self._moved, self._last, self._entries, self._contents):
             one.pop(inode, None)
-
-    def _take_anyhow(self, inode: int) -> None:
-        """By its process or, if that has just gone, by its name. Raises OSError and ValueError."""
-        try:
-            self._take(inode)
-        except (OSError, ValueError) as error:
-            if not self._pids[inode]:
-                self._may_enter = not isinstance(error, PermissionError)
-            if not self._pids[inode] or inode not in self._paths or not self._may_enter:
-                raise
-            self._pids[inode] = 0
-            self._take(inode)
-
-    def _counters(self, read: Callable[[str], bytes]) -> Dict[str, int]:
-        found: Dict[str, int] = {}
-        for parse, files in ((parse_paired, PAIRED), (parse_single, SINGLE), (parse_conntrack, (CONNTRACK,))):
-            for file in files:
-                try:
-                    text = read(file).decode("ascii")
-                except FileNotFoundError:
-                    if file == PAIRED[0]:
-                        raise
-                    continue  # this kernel has no such protocol
-                known = ((_NAMES[name], value) for name, value in parse(text) if name in _NAMES)
-                found.update(known)
-        return found
 
     def _search(self, reading: SourceReading) -> List[Json]:
         """Finds the namespaces of processes; a status, when it has changed how many are left out."""

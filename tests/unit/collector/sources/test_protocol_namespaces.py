@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,14 @@ from netconsole.telemetry.frames import AnyFrame, Cost, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources import protocol_counters
 from netconsole_collector.sources.base import SourceError
-from netconsole_collector.sources.protocol_counters import MAX_EVERY, SEARCH_EVERY, ProtocolCounters, parse_conntrack
-from tests.support.sources import read_of
+from netconsole_collector.sources.protocol_counters import (
+    MAX_EVERY,
+    MAX_SHARE,
+    SEARCH_EVERY,
+    ProtocolCounters,
+    parse_conntrack,
+)
+from tests.support.sources import SECOND_NS, read_of
 
 
 class Host(Here):
@@ -59,13 +66,19 @@ class Host(Here):
         path.write_text(f"Udp: RcvbufErrors\nUdp: {errors}\n")
         return path
 
-    def read_inside(self, path: str, inode: int, file: str, /) -> bytes:
+    def read_inside(
+        self, namespaces: Sequence[tuple[str, int]], _names: Sequence[str], /
+    ) -> list[dict[str, bytes] | OSError]:
+        return [self._inside(Path(f"{self.root}{path}"), inode) for path, inode in namespaces]
+
+    def _inside(self, found: Path, inode: int) -> dict[str, bytes] | OSError:
         if self.may_not_enter:
-            raise PermissionError(1, "not root")
-        found = Path(f"{self.root}{path}")
-        if file != "snmp" or found.stat().st_ino != inode:
-            raise FileNotFoundError(2, "no such file")
-        return found.read_bytes()
+            return PermissionError(1, "not root")
+        try:
+            is_it = found.stat().st_ino == inode
+            return {"snmp": found.read_bytes()} if is_it else FileNotFoundError(2, "no such file")
+        except OSError as error:
+            return error
 
     def names_are_old(self) -> None:
         os.utime(self.root / "run/netns", (1, 1))
@@ -78,11 +91,11 @@ class Host(Here):
     def cpu_s(self) -> float:
         return self.spent_s
 
-    def read(self, path: str, *more: object) -> bytes:
-        if path.endswith("/net/snmp") and path != "/proc/net/snmp":
-            self.reads.append(path)
+    def read_each(self, directory: str, names: Iterable[str]) -> dict[str, bytes]:
+        if directory != "/proc/net":
+            self.reads.append(f"{directory}/snmp")
             self.spent_s += self.cost_s
-        return super().read(path)
+        return super().read_each(directory, names)
 
     def inodes(self, name: str) -> dict[int, int]:
         self.searches += 1
@@ -264,6 +277,24 @@ def test_however_long_they_take_they_are_read_once_in_a_minute(host: Host) -> No
         read_of(source)
         found.append(len(host.reads))
     assert found == [1] * MAX_EVERY + [2]
+
+
+def test_a_row_that_is_read_less_often_has_its_own_interval(host: Host) -> None:
+    host.process("7")
+    host.named(b"blue", "7")
+    host.cost_s = 3.5 * MAX_SHARE
+    source = opened(host)
+    read_of(source)
+    found = []
+    for number in range(1, 9):
+        host.counts("self", number)
+        host.counts("7", 10 * number)
+        found.append({str(row.labels["netns"]): row for row in table(read_of(source), "counters").rows})
+    assert [row["host"].interval_ns for row in found] == [None] * 8
+    assert [row["host"].counts["count"].delta for row in found] == [1] * 8
+    of_blue = {at: row["blue"] for at, row in enumerate(found, 1) if "blue" in row}
+    assert {at: row.interval_ns for at, row in of_blue.items()} == {4: 4 * SECOND_NS, 8: 4 * SECOND_NS}
+    assert {at: row.counts["count"].delta for at, row in of_blue.items()} == {4: 40, 8: 40}
 
 
 def test_namespaces_above_the_limit_are_left_out_and_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
