@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from netconsole.findings.match import RANK, Level, Match
+from netconsole.findings.match import RANK, Late, Level, Match
 from netconsole.findings.windows import Family
 from netconsole.telemetry.frames import Label
 
@@ -54,6 +54,18 @@ class Group:
             if match.cause == self.lead.cause and match.family is not None and match.unit == unit:
                 sums[match.family] += match.value
         return max(sums.values(), default=None)
+
+    def late(self) -> Late | None:
+        """What it counted, where every row that counts it is read less often than its table."""
+        own = [match for match in self.matches if match.cause == self.lead.cause and match.family is not None]
+        known = [match.late for match in own if match.late is not None]
+        if not known or len(known) < len(own):
+            return None
+        sums: dict[Family, float] = defaultdict(float)
+        for match, late in zip(own, known, strict=True):
+            if match.family is not None:
+                sums[match.family] += late.counted
+        return Late(min(late.since_ns for late in known), max(sums.values()))
 
 
 def are_enough(causes: Iterable[Group], effect: Group) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from netconsole.findings.causes import Group, are_enough, is_same_place, joined
+from netconsole.findings.causes import LARGER, Group, are_enough, is_same_place, joined
 from netconsole.findings.incident import Incident, once_each, urgency
 from netconsole.findings.match import Match, RowName, RowVerdict
 from netconsole.findings.matches import loudest, matches
@@ -180,7 +180,7 @@ class Incidents:
                 and one.cause == group.lead.cause
                 and is_same_place(one.place, group.place)
             ]
-            if not known and (group.lead.joins or self._explained(group, reached)):
+            if not known and (group.lead.joins or self._explained(group, reached) or self._is_told_late(group)):
                 continue
             if not known:
                 self._numbers += 1
@@ -217,6 +217,15 @@ class Incidents:
         causes[0].evidence.update({match.evidence: match for match in group.matches})
         return True
 
+    def _is_told_late(self, group: Group) -> bool:
+        """Whether it was read late, and incidents of that time, ended or not, have told as much of the same loss."""
+        late = group.late()
+        if late is None:
+            return False
+        causes = [one for one in self._open if one.last_ns >= late.since_ns and one.tells_of(group)]
+        counted = [one.counted_since(late.since_ns, group.lead.unit) for one in causes]
+        return bool(causes) and (None in counted or late.counted <= LARGER * sum(one or 0.0 for one in counted))
+
     def _drop(self, one: OpenIncident) -> None:
         """It was never an incident of its own."""
         if one in self._open:
@@ -240,7 +249,7 @@ class Incidents:
             one.still = False
             one.blind_since_ns = None
             # A counter that is read later than what saw it is no later end.
-            if not one.tallies or (moved and not one.is_told_late()):
+            if not one.tallies or (one.counted_now and not one.is_told_late()):
                 one.last_ns = max(one.last_ns, now_ns)
             needed = max(match.needed for match in group.matches) if group is not None else 0
             is_fault = group is not None and group.lead.level != "ok"

@@ -50,6 +50,13 @@ class RowVerdict(NamedTuple):
         return RANK[self.level], -self.specific, -self.weight
 
 
+class Late(NamedTuple):
+    """What a row has counted that is read less often than its table, and since when (wall clock)."""
+
+    since_ns: int
+    counted: float
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """What stands out in one interval.
@@ -86,6 +93,8 @@ class Match:
     """A word for the state of its row, and what that means."""
     also: tuple[Family, ...] = ()
     """What weaker rules of the same cause count in the same row: the whole, where ``family`` is a part of it."""
+
+    late: Late | None = None
 
     def verdict(self, level: Level) -> RowVerdict:
         """The state of its row, at the level of its incident."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from netconsole.findings.causes import ANYWHERE
-from netconsole.findings.match import Evidence, Match
+from netconsole.findings.match import Evidence, Late, Match
 from netconsole.findings.rules import (
     commands,
     fits,
@@ -22,7 +22,7 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import RowKey
+from netconsole.telemetry.tables import RowKey, RowState
 
 HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
@@ -87,7 +87,7 @@ def of_table(
         words = words_of_gauges(spec, window.row.gauges)
         yield _match(
             probe, rule, column, words, window.row.labels, key, value, rule.level == "!!" and not lasting,
-            tuple(table.history(key, rule.value, HISTORY)), family, share, lasting,
+            tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, _late(window.row, rule.value),
         )  # fmt: skip
 
 
@@ -150,6 +150,7 @@ def _match(
     family: Family | None,
     share: float | None = None,
     lasting: bool = False,
+    late: Late | None = None,
 ) -> Match:
     return Match(
         Evidence("table", probe.name, rule.table, key),
@@ -172,7 +173,14 @@ def _match(
         lasting,
         joins=rule.joins,
         state=state_of(rule, labels),
+        late=late,
     )
+
+
+def _late(row: RowState, value: str) -> Late | None:
+    if not row.span_ns:
+        return None
+    return Late(row.last_active_ns - row.span_ns, (row.per_s(value) or 0.0) * row.span_ns / 1e9)
 
 
 def _say_row(

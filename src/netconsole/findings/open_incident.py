@@ -8,7 +8,7 @@ from math import nan
 
 from netconsole.base import figure
 from netconsole.base.timestamps import clock
-from netconsole.findings.causes import ANYWHERE, LARGER, Group
+from netconsole.findings.causes import ANYWHERE, LARGER, Group, is_same_place
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.of_rules import is_lower_bound
@@ -106,6 +106,8 @@ class OpenIncident:
     """Whether total and peak were made of a share of the packets."""
     shown: bool = False
     ended: bool = False
+    counted_now: bool = False
+    """Whether its total grew in this interval. What is read less often goes on meanwhile."""
     still: bool = False
     """Nothing was counted for longer than it pauses anyway, but it has not ended yet."""
     is_small: bool = True
@@ -155,7 +157,7 @@ class OpenIncident:
 
     def count(self, state: State, windows: Windows) -> bool:
         """Take over what the incident's rows have counted. True when one of its own cause moved in this interval."""
-        moved = False
+        self.counted_now = is_held = False
         for (family, _), tally in self.tallies.items():
             probe = state.probes.get(family.probe)
             table = probe.tables.get(family.table) if probe is not None and probe.measuring else None
@@ -163,7 +165,7 @@ class OpenIncident:
             away = probe.unwatched_since_ns(known_table) if probe is not None and known_table is not None else None
             tally.away_ns = away
             rate = 0.0
-            tally.moves_now = False
+            tally.moves_now = counted_now = False
             known: list[Window] = []
             for key, counted in tally.rows.items():
                 row = table.rows.get(key) if table is not None else None
@@ -173,7 +175,9 @@ class OpenIncident:
                 counted.take(count.total)
                 self.scaled = self.scaled or bool(count.delta and table is not None and table.one_in > 1)
                 rate += count.per_s or 0.0
-                tally.moves_now = tally.moves_now or bool(count.delta and tally.cause == self.cause)
+                if tally.cause == self.cause and row is not None and row.moved(family.value):
+                    tally.moves_now = True
+                    counted_now = counted_now or bool(count.delta)
                 if (window := windows.of(family).get(key)) is not None:
                     known.append(window)
             tally.scaled_now = table is not None and table.one_in > 1
@@ -191,10 +195,24 @@ class OpenIncident:
                 tally.rate = sum(window.mean_per_s(last, SHORT, length_s) for window in known)
             tally.rate_at_least = tally.whole < (1 if is_of_now else SHORT if known else LONG)
             tally.peak = max(tally.peak, rate)
-            tally.moves += tally.moves_now
+            tally.moves += counted_now
             tally.quiet = 0 if tally.moves_now else tally.quiet + 1
-            moved = moved or tally.moves_now
-        return moved
+            is_held = is_held or tally.moves_now
+            self.counted_now = self.counted_now or counted_now
+        return self.counted_now or (is_held and not self.is_told_late())
+
+    def tells_of(self, group: Group) -> bool:
+        """Whether what a group counts is its own loss, or follows from it."""
+        is_same = self.cause == group.lead.cause and is_same_place(self.place, group.place)
+        return is_same or self.group.explains(group)
+
+    def counted_since(self, since_ns: int, unit: str) -> float | None:
+        """The most that it can have counted since then (wall clock); None of a state, and of another unit."""
+        tally = self._whole()
+        if tally is None or tally.unit != unit:
+            return None
+        seconds = (self.last_ns - max(since_ns, self.since_ns)) / 1e9 + 1
+        return min(tally.counted, tally.peak * max(0.0, seconds))
 
     def is_told_late(self) -> bool:
         """Whether only sources moved in this interval that are read less often than another one, which is quiet."""

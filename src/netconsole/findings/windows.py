@@ -56,8 +56,9 @@ class Family(NamedTuple):
 class Move(NamedTuple):
     """A row moved by ``delta`` in the interval ``tick``; ``whole`` is the gauge that a rule wants its share of.
 
-    ``scaled`` is what its rate comes to in a whole interval, of a probe that is attached for a share of the time. While
-    that rests, the rate is still the one that was seen last, and ``delta`` is 0. ``at_ns`` is when it was read.
+    ``scaled`` is what its rate comes to in a whole interval, of a probe that is attached for a share of the time, and
+    of a row that is read less often. Meanwhile the rate is still the one that was seen last, and ``delta`` is 0.
+    ``at_ns`` is when it was read.
     """
 
     tick: int
@@ -178,10 +179,11 @@ class Windows:
                 window = windows[row.key] = Window(row, total)
             if window.moves and window.moves[-1].tick == tick:
                 continue
-            if window.moves and (total > window.total or (is_sampled and total == window.total)):
+            is_scaled = is_sampled or row.span_ns > 0
+            if window.moves and (total > window.total or (is_scaled and total == window.total)):
                 delta = total - window.total  # also of intervals that nobody looked at
             window.row, window.total = row, total
-            scaled = per_s * length_s if is_sampled and per_s is not None else None
+            scaled = per_s * length_s if is_scaled and per_s is not None else None
             window.moves.append(Move(tick, delta, row.gauges.get(whole), scaled, at_ns))
         for key, window in list(windows.items()):
             while window.moves and window.moves[0].tick <= tick - LONG:
@@ -194,7 +196,7 @@ def _moved(probe: ProbeState, family: Family) -> Iterator[tuple[RowState, int, i
     table = probe.tables.get(family.table)
     for row in table.moving() if table is not None and probe.measuring else ():
         count = row.counts.get(family.value)
-        if count is not None and count.delta:
+        if count is not None and count.delta is not None and row.moved(family.value):
             yield row, count.delta, count.total, count.per_s
 
 

@@ -26,6 +26,8 @@ MAX_HISTOGRAMS = 1024
 MAX_HISTOGRAM_HISTORIES = 64
 MAX_VALUES = 32
 """Counts of one row that are kept. A manifest has about 5 at most."""
+MAX_HELD = 60
+"""Intervals for which the rates of a row hold that is read less often than its table."""
 SURE = 1.96
 """Standard deviations within which 95 of 100 values lie."""
 GONE_AFTER_INTERVALS = 25
@@ -79,11 +81,20 @@ class RowState(SavedValues):
     moving: bool = False
     before: Annotated[dict[Name, Natural], Meta(max_length=MAX_VALUES)] = field(default_factory=dict)
     """Its totals when its probe was lost or detached: what is counted since is added to them."""
+    span_ns: Natural = 0
+    """The time that its rates are of, where it is read less often than its table: until the next reading they hold."""
+    holds: Natural = 0
+    """For how many more intervals."""
 
     @property
     def key(self) -> RowKey:
         """What it is found by."""
         return row_key(self.labels)
+
+    def moved(self, name: str) -> bool:
+        """Whether a count has changed in the last interval, or in the time that its rate is of."""
+        count = self.counts.get(name)
+        return count is not None and bool(count.delta or (self.span_ns and count.per_s))
 
     def per_s(self, name: str) -> float | None:
         """Rate of a count; None when the row has no such count or the rate is not known."""
@@ -196,15 +207,15 @@ class TableState(Saved):
             seen.add(key)
             self._update(key, row, sent, frame, tick, length_ns, together)
         for row in self._moving if earlier_ns else ():
-            if row.key not in seen:
+            if row.key not in seen and not row.span_ns:
                 self._spread(row, tick, length_ns)
-        moved: dict[str, int] = dict.fromkeys(frame.rows[0].counts, 0) if frame.rows else {}
+        moved: dict[str, float] = dict.fromkeys(frame.rows[0].counts, 0.0) if frame.rows else {}
         for row in self.moving():
             for name, count in row.counts.items():
-                moved[name] = moved.get(name, 0) + (count.delta or 0)
-        for name, delta in moved.items():
+                moved[name] = moved.get(name, 0.0) + (count.per_s or 0.0)
+        for name, per_s in moved.items():
             if name in self._sums or len(self._sums) < MAX_VALUES:
-                self._sum_of(name).put(tick, per_second(delta, length_ns))
+                self._sum_of(name).put(tick, per_s)
         self.omitted = frame.omitted + refused
         if frame.full:
             for key in [key for key in rows.keys() - seen if not rows[key].before]:
@@ -232,6 +243,7 @@ class TableState(Saved):
             for count in row.counts.values():
                 count.delta = count.per_s = None
             row.gauges = dict.fromkeys(row.gauges)
+            row.span_ns = row.holds = 0
             row.moving = True
         for series in self._every_series():
             series.put(tick, None)
@@ -253,11 +265,25 @@ class TableState(Saved):
         if self.tick == tick:
             return
         self.tick, self.one_in = tick, 1
+        held = []
         for row in self._moving:
+            if row.moving and row.holds:
+                self._hold_rates(row, tick)
+                held.append(row)
+                continue
             for count in row.counts.values():
                 count.delta, count.per_s = 0, 0.0
-            row.moving = False
-        self._moving.clear()
+            row.moving, row.span_ns = False, 0
+        self._moving = held
+
+    def _hold_rates(self, row: RowState, tick: int) -> None:
+        """It is not read in this interval."""
+        row.holds -= 1
+        history = self._history.get(row.key, {})
+        for name, count in row.counts.items():
+            count.delta = 0
+            if name in history:
+                history[name].put(tick, count.per_s)
 
     def begin_again(self) -> None:
         """Its probe counts from 0 again: what was counted before stays."""
@@ -283,6 +309,13 @@ class TableState(Saved):
         """``together``: what all rows grew by, where rows are estimates. ``length_ns``: of all frames of this tick."""
         moved = False
         is_second = length_ns > seen_ns(frame)
+        if row.span_ns and not any(count.delta for count in sent.counts.values()):
+            row.gauges = sent.gauges  # a full frame has it, too, while its rates hold
+            return
+        row.span_ns = row.holds = 0
+        if sent.interval_ns is not None:
+            row.span_ns, row.holds = sent.interval_ns, min(MAX_HELD, round(sent.interval_ns / max(1, length_ns)))
+            length_ns = sent.interval_ns
         for name, count in sent.counts.items():
             known = row.counts.get(name)
             total = frames.added(count.total, row.before.get(name, 0))

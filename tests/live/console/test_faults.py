@@ -217,8 +217,6 @@ class Made(Protocol):
         ...
 
 
-AT_ONCE = 3
-"""Of more namespaces than these make, the counters are read less often than once a second."""
 FOUND_AFTER = 3
 """Intervals after which new namespaces are known."""
 
@@ -283,21 +281,19 @@ def after() -> Iterator[tuple[Watch, dict[str, tuple[Fault, list[Incident]]]]]:
     known: dict[str, tuple[Fault, list[Incident]]] = {}
     with closing(Watch()) as watch:
         assert watch.until(watch.settled)
-        waiting = [Fault(**one) for one in faults()]
-        while waiting:
-            made, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
-            with ExitStack() as stack:
-                for one in made:
-                    one.prepare(stack)
-                made = [one for one in made if not one.cannot]
-                begun = watch.intervals
-                assert watch.until(partial(watch.has_passed, begun + FOUND_AFTER))
-                for one in made:
-                    one.begin()
-                for one in made:
-                    one.end()
-                watch.until(partial(watch.are_over, made))
-                known |= {one.name: (one, watch.of(one)) for one in made}
+        made = [Fault(**one) for one in faults()]
+        with ExitStack() as stack:
+            for one in made:
+                one.prepare(stack)
+            made = [one for one in made if not one.cannot]
+            begun = watch.intervals
+            assert watch.until(partial(watch.has_passed, begun + FOUND_AFTER))
+            for one in made:
+                one.begin()
+            for one in made:
+                one.end()
+            watch.until(partial(watch.are_over, made))
+            known |= {one.name: (one, watch.of(one)) for one in made}
         yield watch, known
 
 

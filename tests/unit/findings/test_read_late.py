@@ -1,0 +1,111 @@
+"""Rows that are read less often than their table: rates of their own time, and no incident beside the one that told."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Count, Label, Row
+from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import TableState
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+EVERY = 9
+"""Intervals between two readings of the counters."""
+DROPPED: dict[str, Label] = {
+    "netns": "blue",
+    "device": "",
+    "reason": "NETFILTER_DROP",
+    "hook": "output",
+    "protocol": "UDP",
+}
+COUNTED: dict[str, Label] = {"netns": "blue", "counter": "IpOutDiscards", "class": "suspicious", "meaning": ""}
+
+
+class Host:
+    """Drops are told every second, counters of the namespace every ninth."""
+
+    def __init__(self) -> None:
+        self.manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "protocol_counters")}
+        self.incidents, self.stream = Incidents(self.manifests), Stream(State())
+        self.stream.hello()
+        for probe in self.manifests:
+            self.stream.state.apply(frames.Status(**self.stream.stamp(probe), state="attached", mode="summary"))
+        self.totals: dict[str, int] = {}
+        self.unread = 0
+        self.second = 0
+
+    def pass_second(self, dropped: int = 0, counted: int = 0) -> list[Incident]:
+        self.unread += counted
+        self.second += 1
+        is_read = self.second % EVERY == 0
+        self._tell("kernel_drops", "drops", DROPPED, dropped, None)
+        self._tell("protocol_counters", "counters", COUNTED, self.unread if is_read else 0, EVERY * SECOND)
+        self.unread = 0 if is_read else self.unread
+        self.stream.end()
+        return self.incidents.update(self.stream.state)
+
+    def _tell(self, probe: str, table: str, labels: dict[str, Label], delta: int, interval_ns: int | None) -> None:
+        self.totals[probe] = self.totals.get(probe, 0) + delta
+        count = {"count": Count(delta=delta, total=self.totals[probe])}
+        rows = [Row(labels=labels, counts=count, interval_ns=interval_ns)] if delta else []
+        self.stream.state.apply(
+            frames.Table(**self.stream.stamp(probe), name=table, interval_ns=SECOND, full=False, rows=rows)
+        )
+
+    @property
+    def counters(self) -> TableState:
+        found = self.stream.state.table("protocol_counters", "counters")
+        assert found is not None
+        return found
+
+    @property
+    def counter_per_s(self) -> float | None:
+        return next((row.per_s("count") for row in self.counters.rows.values()), None)
+
+
+def test_the_rate_is_that_of_its_own_time_and_holds_until_the_next_reading() -> None:
+    host = Host()
+    host.totals["protocol_counters"] = 50
+    found = []
+    for second in range(1, 4 * EVERY):
+        host.pass_second(counted=30 if second <= EVERY else 0)
+        found.append(host.counter_per_s)
+    assert found == [None] * (EVERY - 1) + [30.0] * (EVERY + 1) + [0.0] * (2 * EVERY - 1)
+    (row,) = host.counters.rows.values()
+    history = host.counters.history(row.key, "count")
+    assert [one for one in history if one] == [30.0] * (EVERY + 1)
+    assert row.total("count") == 50 + 30 * EVERY
+    assert [one for one in host.counters.sums()["count"] if one] == [30.0] * (EVERY + 1)
+
+
+@pytest.mark.parametrize("first", [2, 5, 8], ids=lambda first: f"{EVERY - first} s before the counter is read")
+@pytest.mark.parametrize(("seconds", "per_s"), [(1, 2000), (3, 300), (7, 300)])
+def test_what_was_told_and_has_ended_is_no_second_incident(first: int, seconds: int, per_s: int) -> None:
+    host = Host()
+    for second in range(1, 45):
+        lost = per_s if first <= second < first + seconds else 0
+        host.pass_second(dropped=lost, counted=lost)
+    told = list(host.incidents.log)
+    assert [one.cause for one in told] == ["firewall-drops"], [one.sentence for one in told]
+    assert told[0].total == per_s * seconds
+    assert told[0].ended_ns is not None
+
+
+def test_what_only_the_late_counter_knows_is_one_incident_for_as_long_as_it_lasts() -> None:
+    host = Host()
+    listed = [host.pass_second(counted=300 if second < 40 else 0) for second in range(80)]
+    assert {len(found) for found in listed[EVERY:]} == {1}
+    (told,) = host.incidents.log
+    assert (told.total, told.at_least, told.peak) == (40 * 300, False, 300.0)
+    assert told.ended_ns is not None
+
+
+def test_far_more_than_was_told_is_an_incident_of_its_own() -> None:
+    host = Host()
+    for second in range(1, 30):
+        host.pass_second(dropped=20 if second == 3 else 0, counted=3000 if second == 3 else 0)
+    assert len(list(host.incidents.log)) == 2, "the drops explain 20 packets of 3000"
