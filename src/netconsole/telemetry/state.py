@@ -60,6 +60,20 @@ class CounterState(Saved, array_like=True):
 
     def __post_init__(self) -> None:
         self.series = Series()
+        self.read_ns = self.length_ns = 0
+        """When it was read last (monotonic clock of its host), and the time that its rate is of."""
+
+    def take(self, sent: frames.Count, frame: frames.Counters, tick: int) -> None:
+        """What a frame of interval ``tick`` says of it. A source that was late has two in one interval."""
+        delta, length_ns = sent.delta, seen_ns(frame)
+        if self.tick == tick and frame.mono_ns > self.read_ns and None not in (delta, self.count.delta):
+            delta, length_ns = (delta or 0) + (self.count.delta or 0), length_ns + self.length_ns
+        rate = per_second(delta, length_ns)
+        self.series.put(tick, rate)
+        held = self.count.per_s if frame.seen_ns == 0 else rate
+        self.count = CountState(frames.added(sent.total, self.before), delta, held)
+        self.tick, self.read_ns, self.length_ns = tick, frame.mono_ns, length_ns
+        self.is_partial = self.is_partial or frame.seen_ns is not None
 
 
 class ProbeState(Saved):
@@ -209,12 +223,7 @@ class ProbeState(Saved):
                         if len(self.counters) >= MAX_NAMES:
                             continue
                         counter = self.counters[name] = CounterState(CountState(0, None, None), tick)
-                    rate = per_second(sent.delta, seen_ns(frame))
-                    counter.series.put(tick, rate)
-                    held = counter.count.per_s if frame.seen_ns == 0 else rate
-                    total = frames.added(sent.total, counter.before)
-                    counter.count, counter.tick = CountState(total, sent.delta, held), tick
-                    counter.is_partial = counter.is_partial or frame.seen_ns is not None
+                    counter.take(sent, frame, tick)
                 self._see(frame, tick)
             case frames.Table():
                 table = self.tables.get(frame.name)

@@ -589,3 +589,16 @@ def test_a_source_that_could_be_read_again_counts_on_and_one_that_was_started_an
     one.status()
     one.table(row("lo", 1, 1), full=True)
     assert total() == 11
+
+
+def test_counters_of_two_readings_in_one_interval_are_added(stream: Stream) -> None:
+    stream.counters(n=(10, 10))
+    stream.end()
+    stream.counters(n=(30, 40))
+    stream.mono_ns += SECOND
+    stream.counters(n=(10, 50))
+    stream.state.apply(frames.Cost(**stream.stamp(None), interval_ns=SECOND))
+    probe = stream.state.probes["p"]
+    count = probe.counters["n"].count
+    assert (count.delta, count.per_s, count.total) == (40, 20.0, 50)
+    assert probe.counter_history("n", 2) == [10.0, 20.0]
