@@ -26,6 +26,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument(
         "--silence-ends", metavar="SECONDS", type=float, help="end when nothing was read for so long: the line broke"
     )
+    parser.add_argument(
+        "--asked-first", action="store_true", help="say nothing but answers until the first command that is no question"
+    )
     parser.add_argument("--doctor", action="store_true", help="try everything once, print one JSON document, and end")
     parser.add_argument(
         "--progress", action="store_true", help="with --doctor: a line for each probe, before and after"
@@ -38,7 +41,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return doctor(sys.stdin, sys.stdout, python, options.keep_compiled, options.silence_ends, options.progress)
     from netconsole_collector.collector import Collector
 
-    return Collector(0, 1, python, options.keep_compiled, options.silence_ends).run()
+    return Collector(0, 1, python, options.keep_compiled, options.silence_ends, options.asked_first).run()
 
 
 def run() -> None:

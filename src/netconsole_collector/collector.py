@@ -21,6 +21,7 @@ from netconsole_collector.probe import config, decode, followers
 from netconsole_collector.probe.running import RunningProbe
 from netconsole_collector.probe.sampler import Sampler
 from netconsole_collector.probe.spec import spec_problem
+from netconsole_collector.questions.asker import Asker
 from netconsole_collector.sources.known import is_source
 from netconsole_collector.sources.reader import SourceReader
 from netconsole_collector.statuses import of_running, status
@@ -46,7 +47,8 @@ class Collector:
     """One run. ``python`` is the interpreter for compile workers; None: programs come with the load commands.
 
     ``keep_in`` is where compile workers keep compiled programs. ``silence_s``: it ends when it has read nothing for so
-    long, because the line to the console is broken. The console sends empty lines for that.
+    long, because the line to the console is broken. The console sends empty lines for that. ``is_asked_first``: until
+    the first command that is no question it sends nothing but answers.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Collector:
         python: Optional[str],
         keep_in: Optional[str] = None,
         silence_s: Optional[float] = None,
+        is_asked_first: bool = False,
     ) -> None:
         self._stdin = stdin
         self._output = FrameWriter(stdout)
@@ -70,6 +73,8 @@ class Collector:
             header_tree.sweep()
         self._loads = LoadQueue(python, keep_in, capabilities.has_ring_buffer())
         self._sources = SourceReader()
+        self._asker = Asker()
+        self._is_asked_first = is_asked_first
         self._whole: List[int] = []
         """Commands that want everything to be read once."""
         self._whole_asked: List[int] = []
@@ -95,6 +100,7 @@ class Collector:
             "statistics": self._configure_statistics,
             "bound": self._bound,
             "read_whole": self._ask_whole,
+            "ask": self._ask,
             "clock": lambda command: True,
             "stop": self._stop,
         }
@@ -110,7 +116,8 @@ class Collector:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         on_parents_death(signal.SIGCONT)  # a stopped collector would keep its probes for good
         try:
-            self._send(self._hello())
+            if not self._is_asked_first:
+                self._send(self._hello())
             while self._why is None:
                 self._step(wake)
             self._finish()
@@ -134,7 +141,7 @@ class Collector:
         poller.register(self._stdin, select.POLLIN if listens else 0)
         if not self._output.is_idle:
             poller.register(self._output.fd, select.POLLOUT)
-        for fd in (*self._loads.fds(), self._sources.fd):
+        for fd in (*self._loads.fds(), self._sources.fd, self._asker.fd):
             poller.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poller.poll(self._timeout_ms())}
         if self._why is not None:
@@ -152,6 +159,8 @@ class Collector:
         now = mono_ns()
         if self._stdin not in ready and self._silence_ns is not None and now - self._heard_ns > self._silence_ns:
             raise ReaderGone()  # the line is broken: nobody would hear a goodbye
+        for line in self._asker.answers(now):
+            self._output.send_beside(line)
         self._statistics.tick(now)
         self._sampler.tick(now)
         if self._ending is not None and (not self._sources.is_reading or now >= self._ending[1] + self._patience_ns()):
@@ -166,12 +175,15 @@ class Collector:
             deadlines.append(self._heard_ns + self._silence_ns)
         if self._ending is not None:
             deadlines.append(self._ending[1] + self._patience_ns())
-        deadlines += [at for at in (self._statistics.deadline_ns(), self._sampler.deadline_ns()) if at is not None]
+        beside = (self._statistics.deadline_ns(), self._sampler.deadline_ns(), self._asker.deadline_ns())
+        deadlines += [at for at in beside if at is not None]
         return max(0, (min(deadlines) - now) // _NS_PER_MS + 1)
 
     def _tick(self, now: int) -> None:
         """One interval. It is left out while the last one is still on its way out: totals stay in the kernel."""
         self._next_ns += self._interval_ns * max(1, (now - self._next_ns) // self._interval_ns + 1)
+        if self._is_asked_first:
+            return
         if not self._output.is_idle:
             self._output.skip()
             return
@@ -265,6 +277,8 @@ class Collector:
                 raise BadCommand(
                     "unknown command {!r}: expected {}".format(command.get("command"), ", ".join(self._commands))
                 )
+            if self._is_asked_first and call != self._ask:
+                self._begin()
             is_done = call(command)
         except (BadCommand, config.KnobError, OSError) as error:
             self._reply(identifier, str(error))
@@ -327,6 +341,18 @@ class Collector:
     def _ask_whole(self, command: Json) -> bool:
         self._whole.append(command["id"])
         return False
+
+    def _ask(self, command: Json) -> bool:
+        """Its answer is a line of its own."""
+        self._asker.ask(command["id"], command.get("question"), command.get("arguments", {}))
+        return False
+
+    def _begin(self) -> None:
+        """After questions alone: the first interval begins now."""
+        self._is_asked_first = False
+        self._last_ns = mono_ns()
+        self._next_ns = self._last_ns + self._interval_ns
+        self._send(self._hello())
 
     def _unload(self, command: Json) -> bool:
         name = command.get("probe")
@@ -465,6 +491,8 @@ class Collector:
         self._loads.cancel_all()
         for probe in self._probes.values():
             probe.detach()
+        if self._is_asked_first:
+            return
         if self._output.is_idle:
             self._report(mono_ns())
         self._send({"kind": "bye", "why": self._why or ""})

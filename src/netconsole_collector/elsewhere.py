@@ -52,7 +52,7 @@ class FarProgram:
             return
         pump = threading.Thread(target=self._pump, name="frames", daemon=True)
         pump.start()
-        Collector(self._commands_in, self._frames_in, None, None, self._silence_s).run()
+        Collector(self._commands_in, self._frames_in, None, None, self._silence_s, is_asked_first=True).run()
         os.close(self._frames_in)
         pump.join()
         if self._is_ended:  # else a signal has ended it

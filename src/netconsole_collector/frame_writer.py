@@ -42,6 +42,11 @@ class FrameWriter:
         self._pending.append(_line(frame))
         self.flush()
 
+    def send_beside(self, line: bytes) -> None:
+        """Queues a line that is no frame, and has no number. Raises ReaderGone."""
+        self._pending.append(line)
+        self.flush()
+
     def skip(self) -> None:
         """Leaves a gap in the numbers: an interval is not sent."""
         self.sequence += 1

@@ -14,7 +14,8 @@ import psutil
 from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.host.collector_process import CollectorGone, CollectorProcess
+from netconsole.host.collector_process import CollectorGone
+from netconsole.host.door import collector_for_session
 from netconsole.telemetry import frames
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.tables import RowKey, row_key
@@ -68,7 +69,7 @@ class Tool:
     def __init__(self, host: AnyHost = THIS_HOST) -> None:
         self._host = host
         try:
-            self._process = CollectorProcess(host.measuring())
+            self._process = collector_for_session(host)
         except CollectorGone as error:
             raise Unable(str(error)) from None
         self._ids = itertools.count(1)

@@ -183,7 +183,7 @@ class FarHost:
 
     def measuring(self) -> RunningProgram | Launch:
         """See :class:`AnyHost`."""
-        return self.collector() if self.compiler is None else self._stream(FRAMES)
+        return self.collector("--asked-first") if self.compiler is None else self._stream(FRAMES)
 
     def answering(self) -> RunningProgram | Launch:
         """See :class:`AnyHost`."""
@@ -245,7 +245,7 @@ class FarHost:
         except Gone as error:
             raise Unable(str(error)) from None
         try:
-            output = _Reader(program.chunks(ANSWER_S))
+            output = _Reader(program.chunks(patience_s=ANSWER_S))
             line = output.until(b"\n", MAX_ABOUT_BYTES)
             if not line:
                 program.kill()

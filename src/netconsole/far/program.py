@@ -66,8 +66,8 @@ class RunningProgram(Protocol):
     def send(self, line: bytes) -> None:
         """Queue input without blocking. Raises Gone."""
 
-    def chunks(self) -> Iterator[bytes]:
-        """Its output as it arrives, until it ends."""
+    def chunks(self, look_s: float | None = None) -> Iterator[bytes]:
+        """Its output as it arrives, until it ends; b"" when nothing has come for ``look_s``."""
 
     def why(self) -> str:
         """Why it ended, in one line. Call after chunks()."""
@@ -134,14 +134,17 @@ class ProgramProcess:
         """Close its input when what is queued has been written. Most programs end then."""
         self._outbox.put(None)
 
-    def chunks(self, patience_s: float | None = None) -> Iterator[bytes]:
-        """Its output as it arrives, until it ends, or nothing has come for ``patience_s``."""
+    def chunks(self, look_s: float | None = None, patience_s: float | None = None) -> Iterator[bytes]:
+        """See RunningProgram. It also ends when nothing has come for ``patience_s``."""
         stdout = self._process.stdout
         assert stdout is not None
         room = memoryview(bytearray(_READ_BYTES))  # allocated once: many large ones would fragment the heap
         while True:
             try:
-                if not select.select([stdout], [], [], patience_s)[0]:
+                if not select.select([stdout], [], [], look_s if patience_s is None else patience_s)[0]:
+                    if patience_s is None:
+                        yield b""
+                        continue
                     self._complaint = f"{self._what} sent nothing for {patience_s:g} s".encode()
                     self.kill()
                     return

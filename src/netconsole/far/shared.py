@@ -94,16 +94,17 @@ class SharedStream:
         """See RunningProgram."""
         self._shared.program.send(line)
 
-    def chunks(self) -> Iterator[bytes]:
+    def chunks(self, look_s: float | None = None) -> Iterator[bytes]:
         """See RunningProgram."""
         while True:
+            data = b""
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._has_ended)
-                if not self._waiting:
-                    return
-                data = self._waiting.popleft()
-                self.waiting_bytes -= len(data)
-                self._changed.notify_all()
+                if self._changed.wait_for(lambda: self._waiting or self._has_ended, look_s):
+                    if not self._waiting:
+                        return
+                    data = self._waiting.popleft()
+                    self.waiting_bytes -= len(data)
+                    self._changed.notify_all()
             yield data
 
     def why(self) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from netconsole.base.netns_labels import is_namespace_inode
-from netconsole.host.target import Question, Target
+from netconsole.host.target import Target
 from netconsole.telemetry.frames import MAX_TEXT, Host
 from netconsole_collector.kernel.cpus import ONLINE, numbers
-from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS
+from netconsole_collector.primitives.here import HERE
+from netconsole_collector.questions.namespace import inode_of
 
 _RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 
@@ -29,35 +28,10 @@ def describe(target: Target = HERE) -> Host:
     )
 
 
-def namespace_inode(name: str, target: Target = HERE) -> int | None:
-    """The inode of a network namespace by its name in labels: ``host``, a name in /run/netns, or the inode itself."""
-    if is_namespace_inode(name):
-        return int(name)
-    try:
-        return target.status(HOST_NETNS if name == "host" else f"{NAMED_NETNS}/{name.rpartition('/')[2]}").inode
-    except (OSError, ValueError):
-        return None
-
-
-def namespace_names(inode: int, target: Target = HERE) -> tuple[set[str], bool]:
-    """What labels call a network namespace: its inode and all its names. And whether it is the console's own."""
-    names = {str(inode)}
-    try:
-        entries = target.names(NAMED_NETNS)
-    except OSError:
-        entries = []  # none has a name
-    paths = {f"{NAMED_NETNS}/{name}": os.fsencode(name).decode("utf-8", "backslashreplace") for name in entries}
-    target.ahead(Question("status", (path,)) for path in paths)
-    names |= {name for path, name in {**paths, HOST_NETNS: "host"}.items() if _inode(path, target) == inode}
-    is_own = _inode("/proc/self/ns/net", target) == inode
-    return names | ({"host"} if is_own and _inode(HOST_NETNS, target) is None else set()), is_own
-
-
-def _inode(path: str, target: Target) -> int | None:
-    try:
-        return target.status(path).inode
-    except OSError:
-        return None
+def namespace_inode(name: str) -> int | None:
+    """The inode of a network namespace of this machine by its name in labels: ``host``, a name in /run/netns, or the
+    inode itself."""
+    return int(name) if is_namespace_inode(name) else inode_of(name)
 
 
 def shows_module(name: str, target: Target = HERE) -> bool:

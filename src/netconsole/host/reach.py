@@ -6,14 +6,31 @@ import weakref
 from contextlib import closing
 from threading import Lock
 
+import msgspec
+
+from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.far.host import AnyHost
 from netconsole.far.program import Launch, RunningProgram
-from netconsole.host import identity
+from netconsole.host import door, identity
 from netconsole.host.far_target import FarTarget
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Target
 from netconsole.telemetry.frames import Host
 from netconsole_collector.primitives.here import HERE
+
+
+class NamespaceInode(msgspec.Struct, frozen=True):
+    """Of a network namespace."""
+
+    inode: int | None
+
+
+class NamespaceNames(msgspec.Struct, frozen=True):
+    """Of a network namespace."""
+
+    names: set[str]
+    is_own: bool
+
 
 _lock = Lock()
 _lines: weakref.WeakKeyDictionary[AnyHost, QuestionLine] = weakref.WeakKeyDictionary()
@@ -31,9 +48,22 @@ def describe(host: AnyHost) -> Host:
 
 
 def namespace_inode(host: AnyHost, name: str) -> int | None:
-    """See :func:`netconsole.host.identity.namespace_inode`."""
-    with closing(target_of(host)) as target:
-        return identity.namespace_inode(name, target)
+    """The inode of a network namespace by its name in labels. None where there is none, or the host does not answer."""
+    if is_namespace_inode(name):
+        return int(name)
+    try:
+        return door.ask(host, "namespace", {"name": name}, NamespaceInode).inode
+    except OSError:
+        return None
+
+
+def namespace_names(host: AnyHost, inode: int) -> tuple[set[str], bool]:
+    """What labels call a network namespace: its inode and all its names. And whether it is the collector's own.
+
+    Raises Unanswered.
+    """
+    told = door.ask(host, "namespace", {"inode": inode}, NamespaceNames)
+    return told.names, told.is_own
 
 
 def line_of(host: AnyHost) -> QuestionLine:

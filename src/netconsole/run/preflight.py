@@ -5,7 +5,6 @@ What is above the budget is left out, refused, or the user confirms it.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 import textwrap
@@ -119,33 +118,16 @@ def _say_if_missing(device: str, host: AnyHost, say: Callable[[str], None]) -> N
     """A name with a mistake in it measures nothing. It is no error: the interface may come later, as a tap does."""
     from netconsole.base.checker import close
     from netconsole.base.figure import safe
+    from netconsole.host import door
 
     try:
-        names = _interfaces(host)
+        names = door.ask(host, "interfaces", None, set[str])
     except OSError:
         return
     if device not in names:
         where = "in any network namespace that is watched now"
         known = close(device, sorted(names))
         say(f"device {safe(device, 40)}: no interface has this name {where}; it is watched for{known}")
-
-
-def _interfaces(host: AnyHost) -> set[str]:
-    """The names of all, in every network namespace. Raises OSError."""
-    from netconsole.host.reach import target_of
-    from netconsole_collector.sources.namespace_links import parse_devices
-    from netconsole_collector.sources.namespaces import OpenNamespaces
-
-    names: set[str] = set()
-    with contextlib.ExitStack() as undone:
-        target = undone.enter_context(contextlib.closing(target_of(host)))
-        namespaces = undone.enter_context(contextlib.closing(OpenNamespaces(lambda inside: inside, target)))
-        namespaces.open()
-        for one in undone.enter_context(namespaces.held()):
-            with contextlib.suppress(OSError):  # it has just gone
-                text = one.thing.devices().decode("utf-8", "backslashreplace")
-                names |= {name for name, _ in parse_devices(text).values()}
-    return names
 
 
 def _is_of_default_profile(profile: Profile, request: ProbeRequest, named: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from netconsole.base.errors import Unable
@@ -17,7 +18,8 @@ from netconsole.far.host import AnyHost, ThisHost
 from netconsole.far.program import Launch
 from netconsole.host import identity
 from netconsole.host.collector_process import CollectorGone, CollectorProcess
-from netconsole.host.reach import line_of, target_of
+from netconsole.host.door import collector_for_session
+from netconsole.host.reach import line_of, namespace_names, target_of
 from netconsole.profile.scope import RunScope
 from netconsole.session import commands, compiled_here
 from netconsole.session.far_line import FarLine
@@ -97,7 +99,8 @@ class LiveSession:
         self._console_seq = itertools.count(1)
         self._target = target_of(self._host)
         self.scope = scope
-        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target, scope)
+        names = partial(namespace_names, self._host)
+        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target, scope, names)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
             self.say(name, _begins(request), request.mode)
@@ -303,7 +306,7 @@ class LiveSession:
             if self._closing.is_set():
                 return "closing"
             try:
-                process = self._process = CollectorProcess(self._host.measuring(), self._environment)
+                process = self._process = collector_for_session(self._host, self._environment)
             except (CollectorGone, Unable) as error:
                 return str(error)
         try:

@@ -10,7 +10,6 @@ from typing import TypeAlias, cast
 
 from netconsole.base.errors import HostLost
 from netconsole.base.figure import safe
-from netconsole.host.identity import namespace_names
 from netconsole.host.target import Target
 from netconsole.profile.scope import RunScope
 from netconsole.sources.base import FrameMaker, HasModes, Source
@@ -45,10 +44,12 @@ class SourceRunner:
         numbers: Iterator[int],
         target: Target = HERE,
         scope: RunScope | None = None,
+        namespace_names: Callable[[int], tuple[set[str], bool]] | None = None,
     ) -> None:
-        """``scope`` is told what its network namespace is called."""
+        """``scope`` is told what its network namespace is called, as ``namespace_names`` knows it."""
         self._target = target
         self._scope = scope
+        self._namespace_names = namespace_names
         self._name_in = 0
         self._interval_s = interval_s
         self._deliver = deliver
@@ -123,9 +124,10 @@ class SourceRunner:
 
     def _name_scope(self) -> None:
         self._name_in -= 1
-        if self._scope is not None and self._scope.netns is not None and self._name_in <= 0:
-            self._name_in = NAME_EVERY
-            self._scope.learn(*namespace_names(self._scope.netns, self._target))
+        if self._scope is None or self._scope.netns is None or self._namespace_names is None or self._name_in > 0:
+            return
+        self._name_in = NAME_EVERY
+        self._scope.learn(*self._namespace_names(self._scope.netns))
 
     def _opened_since(self) -> list[tuple[ProbeRequest, Source]]:
         added = []

@@ -68,7 +68,7 @@ async def test_a_namespace_is_given_by_its_name_and_the_first_key_replaces_a_num
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(form_of_knobs, "namespace_inode", {"uxb": 4026532469}.get)
-    monkeypatch.setattr(form_of_knobs, "namespace_names", lambda inode: ({str(inode), "uxb"}, False))
+    monkeypatch.setattr(form_of_knobs, "names_of", lambda inode: ({str(inode), "uxb"}, False))
     async with running() as one:
         manifest = one.app.manifests["kernel_drops"]
         one.app.watched.manifests = {"kernel_drops": replace(manifest, knobs={**manifest.knobs, "netns": 0})}

@@ -34,10 +34,17 @@ def far() -> Iterator[FarHost]:
         yield made
 
 
+def measuring(far: FarHost) -> CollectorProcess:
+    """With its first command that is no question."""
+    process = CollectorProcess(far.measuring())
+    process.send({"id": 1, "command": "clock"})
+    return process
+
+
 def test_both_are_one_program_and_the_collector_ends_alone(far: FarHost) -> None:
     target = FarTarget(line_of(far))
     began = target.read("/proc/stat")
-    collector = CollectorProcess(far.measuring())
+    collector = measuring(far)
     frames = collector.frames()
     assert isinstance(next(frames), Hello)
     assert [one.program.pid for one in far._running] == [collector.pid]
@@ -45,13 +52,13 @@ def test_both_are_one_program_and_the_collector_ends_alone(far: FarHost) -> None
     assert isinstance([*frames][-1], Bye)
     assert target.begin() is False, "the line was not lost"
     assert target.read("/proc/stat") != began
-    with closing(CollectorProcess(far.measuring())) as again:
+    with closing(measuring(far)) as again:
         assert isinstance(next(again.frames()), Hello)
         assert again.pid != collector.pid
 
 
 def test_answers_longer_than_a_piece_arrive_whole(far: FarHost) -> None:
-    with closing(CollectorProcess(far.measuring())) as collector:
+    with closing(measuring(far)) as collector:
         assert isinstance(next(collector.frames()), Hello)
         symbols = FarTarget(line_of(far)).below("/proc/sys/net", {}, 4000)
     assert len("\0".join(symbols)) > MAX_PIECE_BYTES

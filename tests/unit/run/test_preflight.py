@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from netconsole.host import door
+from netconsole.host.collector_process import Unanswered
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
@@ -22,7 +24,7 @@ def test_nothing_is_said_of_an_interface_that_is_there_or_of_none(
 def test_a_name_that_no_interface_has_is_said_with_what_is_close(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(preflight, "_interfaces", lambda host: {"lo", "vnet12"})
+    monkeypatch.setattr(door, "ask", lambda host, question, arguments, kind: {"lo", "vnet12"})
     assert preflight.before_start(Profile("p", filters={"device": "vnet2"}), {}, []).requests == []
     assert capsys.readouterr().err == (
         "netconsole: device vnet2: no interface has this name in any network namespace that is watched now;"
@@ -33,10 +35,10 @@ def test_a_name_that_no_interface_has_is_said_with_what_is_close(
 def test_a_host_that_cannot_be_asked_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(host: object) -> set[str]:
-        raise OSError("no descriptors left")
+    def fails(*_: object) -> set[str]:
+        raise Unanswered(24, "no descriptors left")
 
-    monkeypatch.setattr(preflight, "_interfaces", fails)
+    monkeypatch.setattr(door, "ask", fails)
     preflight.before_start(Profile("p", filters={"device": "nope"}), {}, [])
     assert capsys.readouterr().err == ""
 

@@ -18,7 +18,7 @@ from textual.widgets import Input
 from netconsole.base import figure
 from netconsole.base.errors import BadInput, Unable
 from netconsole.budget.forecast import is_costly
-from netconsole.host.identity import namespace_inode, namespace_names
+from netconsole.host.identity import namespace_inode
 from netconsole.probes.knobs import hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.loader import choice
@@ -33,6 +33,7 @@ from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line
 from netconsole_collector.probe.config import SEEN_PCT
+from netconsole_collector.questions.namespace import names_of
 
 MODE = "mode"
 OFF = "off"
@@ -178,7 +179,7 @@ class KnobsScreen(Screen[None]):
         """A network namespace by its name, where it has one on this machine."""
         if knob != NETNS or not isinstance(value, int) or not value or self._session.connection().line is not None:
             return value
-        names, _ = namespace_names(value)
+        names, _ = names_of(value)
         return min(names - {str(value)}, default=value)
 
     def _costs_more(self, wanted: ProbeChoice) -> bool:

@@ -1,0 +1,45 @@
+"""The questions by name, and how long each may take. Each is a module here, imported when it is asked first."""
+
+from importlib import import_module
+from typing import Any, Dict
+
+KNOWN: Dict[str, float] = {
+    "interfaces": 3.0,
+    "namespace": 3.0,
+}
+"""Seconds after which nobody waits for the answer any more."""
+
+Json = Dict[str, Any]
+
+
+class BadQuestion(ValueError):
+    """A question that is refused, or that has no answer here. ``str()`` is one sentence."""
+
+
+def limit_s(name: str) -> float:
+    """How long it may take. Raises BadQuestion for one that is not known."""
+    if name not in KNOWN:
+        raise BadQuestion("unknown question {!r}: expected {}".format(name[:40], ", ".join(KNOWN)))
+    return KNOWN[name]
+
+
+def answer(name: str, arguments: Json) -> Any:
+    """The document that answers a known question, of JSON's own types. Raises whatever its module does."""
+    return import_module("netconsole_collector.questions." + name).answer(arguments)
+
+
+def sentence(error: Exception) -> str:
+    """Why there is no answer."""
+    if isinstance(error, BadQuestion):
+        return str(error)
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "{}: {}".format(type(error).__name__, error)
+
+
+def text(arguments: Json, key: str) -> str:
+    """A text among the arguments. Raises BadQuestion."""
+    value = arguments.get(key)
+    if not isinstance(value, str):
+        raise BadQuestion("{}: expected a text".format(key))
+    return value

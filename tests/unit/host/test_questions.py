@@ -1,0 +1,95 @@
+"""A host is asked the same here and over a line, before a session and during it; what hangs or lies is one sentence."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from netconsole.far.host import THIS_HOST, FarHost
+from netconsole.far.program import Launch
+from netconsole.host import door
+from netconsole.host.collector_process import Unanswered
+from netconsole.telemetry.frames import Bye, Cost, Hello
+from netconsole_collector.questions import known
+from tests.support.local_line import host
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def far() -> Iterator[FarHost]:
+    """Probes for it would be compiled here."""
+    with closing(host()) as made:
+        made.compiler = cast(Any, object())
+        yield made
+
+
+def test_a_far_host_is_asked_like_this_one(far: FarHost) -> None:
+    own = Path("/proc/self/ns/net").stat().st_ino
+    for one in (THIS_HOST, far):
+        assert door.ask(one, "namespace", {"inode": own})["is_own"]
+        assert "lo" in door.ask(one, "interfaces", None, set[str])
+        with pytest.raises(Unanswered, match="name: expected a text"):
+            door.ask(one, "namespace", {"name": 7})
+        with pytest.raises(Unanswered, match="interfaces: an answer that makes no sense"):
+            door.ask(one, "interfaces", None, dict[str, int])
+
+
+def test_a_session_takes_the_collector_that_was_asked_and_it_is_asked_on(far: FarHost) -> None:
+    door.ask(far, "interfaces")
+    with closing(door.collector_for_session(far)) as process:
+        process.send({"id": 1, "command": "interval", "ms": 50})
+        frames = process.frames()
+        assert isinstance(next(frames), Hello), "before that it said nothing"
+        told: list[object] = []
+        asking = threading.Thread(target=lambda: told.append(door.ask(far, "interfaces", None, set[str])))
+        asking.start()
+        seen = [next(frames)]
+        while not told:
+            seen.append(next(frames))
+        asking.join(LIMIT_S)
+        assert told == [door.ask(THIS_HOST, "interfaces", None, set[str])]
+        assert {one.seq for one in seen} == set(range(2, len(seen) + 2)), "answers have no number"
+        assert any(isinstance(one, Cost) for one in seen)
+        with closing(door.collector_for_session(far)) as another:
+            assert another.pid != process.pid
+        process.close()
+        assert isinstance([*frames][-1], Bye)
+    assert "lo" in door.ask(far, "interfaces", None, set[str]), "another one is started"
+
+
+def test_a_question_that_hangs_here_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    may = threading.Event()
+    monkeypatch.setitem(known.KNOWN, "hanging", 0.01)
+    module = SimpleNamespace(answer=lambda arguments: may.wait(LIMIT_S))
+    monkeypatch.setitem(sys.modules, "netconsole_collector.questions.hanging", module)
+    with pytest.raises(Unanswered, match=r"hanging: no answer within 0\.01 s"):
+        door.ask(THIS_HOST, "hanging")
+    may.set()
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("sys.stdin.read()", "the host does not answer"),
+        ("sys.exit('no room here')", "no room here"),
+        ('print(\'{"answer":7}\\n{"answer":[\', flush=True); sys.stdin.read()', "the host does not answer"),
+    ],
+)
+def test_a_program_that_does_not_answer_is_one_sentence(
+    far: FarHost, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    monkeypatch.setattr(door, "_LOOK_S", 0.01)
+    monkeypatch.setattr(door, "_LINE_S", 0.1)
+    monkeypatch.setattr(door, "_START_S", 0.1)
+    monkeypatch.setitem(known.KNOWN, "interfaces", 0.1)
+    monkeypatch.setattr(far, "measuring", lambda: Launch([sys.executable, "-I", "-c", f"import sys; {code}"]))
+    with pytest.raises(Unanswered, match=why):
+        door.ask(far, "interfaces")
