@@ -23,7 +23,7 @@ from netconsole_collector.probe.sampler import Sampler
 from netconsole_collector.probe.spec import spec_problem
 from netconsole_collector.questions.asker import Asker
 from netconsole_collector.sources.known import is_source
-from netconsole_collector.sources.reader import SourceReader
+from netconsole_collector.sources.readers import SourceReaders
 from netconsole_collector.statuses import of_running, status
 from netconsole_collector.types import header_tree
 
@@ -72,7 +72,7 @@ class Collector:
         if python is not None:
             header_tree.sweep()
         self._loads = LoadQueue(python, keep_in, capabilities.has_ring_buffer())
-        self._sources = SourceReader()
+        self._sources = SourceReaders()
         self._asker = Asker()
         self._is_asked_first = is_asked_first
         self._whole: List[int] = []
@@ -141,7 +141,7 @@ class Collector:
         poller.register(self._stdin, select.POLLIN if listens else 0)
         if not self._output.is_idle:
             poller.register(self._output.fd, select.POLLOUT)
-        for fd in (*self._loads.fds(), self._sources.fd, self._asker.fd):
+        for fd in (*self._loads.fds(), *self._sources.fds, self._asker.fd):
             poller.register(fd, select.POLLIN)
         ready = {fd for fd, _ in poller.poll(self._timeout_ms())}
         if self._why is not None:
@@ -193,7 +193,6 @@ class Collector:
         since, self._last_ns, wall = self._last_ns, now, wall_ns()
         if self._ending is not None:
             self._end_interval()
-        is_late = self._sources.is_reading
         if self._why is None and self._sources.read(now, bool(self._whole)):
             self._whole_asked, self._whole = self._whole_asked + self._whole, []
         for probe in list(self._probes.values()):
@@ -201,13 +200,13 @@ class Collector:
         body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read(self._loads.workers())}
         # Its end is when the readings began: what they take, names of functions above all, is no part of it.
         self._ending = body, now, wall
-        if is_late or not self._sources.is_reading or self._why is not None:
+        if not self._sources.is_reading or self._why is not None:
             self._end_interval()
 
     def _end_interval(self) -> None:
         """Sends what the sources have read, and the frame that ends the interval."""
         assert self._ending is not None
-        is_read = not self._sources.is_reading
+        is_read = self._sources.is_idle
         for one in self._sources.figures():
             self._output.send(*one)
         ending, self._ending = self._ending, None
@@ -333,7 +332,7 @@ class Collector:
         mode, why = command.get("mode") or self._sources.probes[name], commands.why(command)
         if commands.knobs(command):
             raise BadCommand("{}: this probe has no knobs".format(name))
-        if mode not in self._sources.modes[name]:
+        if mode not in self._sources.modes(name):
             raise BadCommand("{}: this probe has no such mode".format(name))
         self._sources.change(name, mode, why)
         return True

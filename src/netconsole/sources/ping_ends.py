@@ -12,16 +12,17 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from netconsole.base.fact_keys import parts
 from netconsole.host.target import Target
 from netconsole.sources.facts import vms
 from netconsole.sources.facts.nics import links_of
 from netconsole.sources.facts.reading import Facts
-from netconsole.sources.ovs.unixctl import Unixctl, UnixctlError, directories, running_vswitchd
-from netconsole.sources.ovs.vswitchd import members_in
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.primitives.netlink import attributes
+from netconsole_collector.sources.ovs.unixctl import Unixctl, UnixctlError, directories, running_vswitchd
+from netconsole_collector.sources.ovs.vswitchd import members_in
 
 MAX_WIRES = 4
 """What a set of devices can hold (probes/common/devices.h)."""
@@ -288,11 +289,11 @@ def _ovs_forwarding(target: Target) -> tuple[dict[str, tuple[str, str]], dict[st
 
     From `ovs-appctl fdb/show`; its ports are numbers, which `dpif/show` names.
     """
-    running = running_vswitchd(directories(target), target)
+    running = running_vswitchd(directories(), cast(Here, target))
     if running is None:
         return {}, {}
     try:
-        unixctl = Unixctl(running.control, target)
+        unixctl = Unixctl(running.control, cast(Here, target))
     except UnixctlError:
         return {}, {}
     try:

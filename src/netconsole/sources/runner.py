@@ -13,7 +13,6 @@ from netconsole.base.figure import safe
 from netconsole.host.target import Target
 from netconsole.profile.scope import RunScope
 from netconsole.sources.base import FrameMaker, HasModes, Source
-from netconsole.sources.ovs.flows import OvsFlows
 from netconsole.sources.own_cost import OwnCost
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, ProbeStatus, Status
@@ -22,7 +21,6 @@ from netconsole_collector.primitives.here import HERE
 from netconsole_collector.sources.base import SourceError
 
 FACTORIES: dict[str, Callable[[Target], Source]] = {
-    "ovs": OvsFlows,
     "self": OwnCost,
 }
 """By the name that a manifest gives as its source. All others are read by the collector."""

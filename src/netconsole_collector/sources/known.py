@@ -17,11 +17,15 @@ def _late(module: str, name: str) -> Callable[[], KernelSource]:
 KNOWN: Dict[str, Callable[[], KernelSource]] = {
     "links": _late("links", "Links"),
     "nic": _late("nic_counters", "NicCounters"),
+    "ovs": _late("ovs.flows", "OvsFlows"),
     "protocol_counters": _late("protocol_counters", "ProtocolCounters"),
     "sockets": _late("sockets", "SocketGroups"),
     "softnet": _late("softnet", "Softnet"),
     "vms": _late("vm_states", "VmStates"),
 }
+
+APART = ("ovs",)
+"""Those that wait for another process: they are read in a thread of their own."""
 
 
 def is_source(spec: Dict[str, Any]) -> bool:

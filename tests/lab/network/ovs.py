@@ -42,7 +42,7 @@ ovs-vswitchd --pidfile --detach --log-file={directory}/ovs-vswitchd.log
 SET_SOCKETS = """
 import json, struct, sys
 from netconsole_collector.sources import netlink_messages as netlink
-from netconsole.sources.ovs import netlink as ovs_netlink
+from netconsole_collector.sources.ovs import datapaths as ovs_netlink
 families, wanted = ovs_netlink.OvsNetlink(), json.loads(sys.argv[1])
 made, dump = families._netlink._socket, families._netlink.dump
 def attribute(kind, *numbers):

@@ -229,13 +229,13 @@ def test_what_a_controller_sends_was_not_asked_for(ends: Ends, collector: Inside
 EXECUTE = """
 import socket, struct, sys
 from netconsole_collector.sources import netlink_messages as netlink
-from netconsole.sources.ovs import netlink as ovs_netlink
+from netconsole_collector.sources.ovs import datapaths as ovs_netlink
 opened = ovs_netlink.OvsNetlink()
 family = netlink.families(opened._netlink)["ovs_packet"]
 (datapath,) = opened.datapaths()
 attribute = netlink.attribute
 def execute(port):
-    body = struct.pack("=BBxxi", 3, 1, datapath.index)
+    body = struct.pack("=BBxxi", 3, 1, datapath.ifindex)
     body += attribute(1, bytes.fromhex(sys.argv[2])) + attribute(2, attribute(3, port), True)
     body += attribute(3, b"", True)
     made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16)

@@ -22,21 +22,21 @@ DATAPATH = "ovs-system"
 VSWITCHD = "/run/openvswitch/ovs-vswitchd.pid"
 # Reads whole tables at every line of its input, and prints its frames as one line of JSON.
 READER = """
+import json
 import sys
 import time
-import msgspec
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.ovs import flows
 from netconsole_collector.sources import base
+from netconsole_collector.sources.ovs import flows
 base.FULL_EVERY = 1
 flows.MAX_SHARE = 100.0  # every port at every reading, however slow this machine is
 flows.DUMP_EVERY_S = 0.0
-source, make = flows.OvsFlows(mode=sys.argv[1]), FrameMaker()
+source, before = flows.OvsFlows(), time.monotonic()
+source.mode = sys.argv[1]
 source.open()
 for _ in sys.stdin:
-    make.tick()
-    sys.stdout.buffer.write(msgspec.json.encode(source.read(make)) + b"\\n")
-    sys.stdout.flush()
+    now = time.monotonic()
+    interval_ns, before = max(1, int((now - before) * 1e9)), now
+    print(json.dumps(source.read(base.SourceReading(interval_ns))), flush=True)
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,11 +13,8 @@ from netconsole.host.far_target import FarTarget
 from netconsole.host.reach import line_of
 from netconsole.probes.catalogue import shipped
 from netconsole.sources import facts
-from netconsole.sources.base import FrameMaker, Source
-from netconsole.sources.ovs.flows import OvsFlows
-from netconsole.telemetry.frames import AnyFrame, Row, Table
+from netconsole.telemetry.frames import Row, Table
 from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
-from netconsole_collector.sources.base import FULL_EVERY
 from tests.live.probes.test_nic_counters import DROP_ALL
 from tests.support.far_host import NearHost
 from tests.support.live.collector_driver import PYTHON, Driver, of
@@ -129,18 +126,6 @@ def target(far: Far, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarTarget]:
     made.close()
 
 
-def read(source: Source, target: FarTarget) -> dict[str, list[Row]]:
-    """The rows of an interval, by table."""
-    target.begin()
-    make = FrameMaker(target=target)
-    make.tick()
-    return rows(source.read(make))
-
-
-def rows(frames: Sequence[AnyFrame]) -> dict[str, list[Row]]:
-    return {frame.name: frame.rows for frame in frames if isinstance(frame, Table)}
-
-
 @contextlib.contextmanager
 def reading(far: Far, name: str) -> Iterator[Driver]:
     """The collector of the far host, which reads this source."""
@@ -235,18 +220,15 @@ def test_nics_count_on_the_far_host(far: Far) -> None:
     assert row.counts["count"].delta == SOME
 
 
-def test_open_vswitch_is_asked_through_its_far_control_socket(target: FarTarget) -> None:
-    switch = OvsFlows(target)
-    switch.open()
-    for _ in range(FULL_EVERY + 1):
-        found = read(switch, target)
+def test_open_vswitch_is_asked_through_its_far_control_socket(far: Far) -> None:
+    with reading(far, "ovs_flows") as driver:
+        found = {table.name: table.rows for table in of(Table, driver.seen, "ovs_flows")}
     (datapath,) = found["datapaths"]
     assert datapath.labels == {"datapath": "far-dp", "kind": "user space"}
     assert (datapath.gauges["flow_limit"], datapath.gauges["flows"], datapath.gauges["dump_ms"]) == (777, 8, 3)
     (process,) = found["vswitchd"]
     assert process.labels["process"] == "ovs-vswitchd/1" and process.gauges["silent"] == 0
     assert (process.gauges["answer_ms"] or 0) > 0
-    switch.close()
 
 
 def test_facts_and_identity_are_those_of_the_far_host(target: FarTarget) -> None:

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.ovs.flows import OvsFlows
-from netconsole.telemetry.frames import AnyFrame, Event, Row, Status, Table, Usage
+from netconsole.telemetry.frames import AnyFrame, Cost, Event, Row, Status, Table, Usage
 from netconsole.telemetry.state import State
 from netconsole_collector.sources.base import FULL_EVERY, SourceError
+from netconsole_collector.sources.ovs.flows import OvsFlows
 from tests.support.live.network import send_udp
 from tests.support.live.vswitchd import ADDRESSES, BRIDGE, DATAPATH, PORT, PORTS, Vswitchd
+from tests.support.sources import read_of
 
 SOME, MANY = 20, 100  # fit into the buffer of the socket by which the switch receives
 FRAME_BYTES = 14 + 20 + 8 + 64
-USAGE = Usage(cpu_ns=None, rss_kb=None, pss_kb=None)
+END = Cost(seq=1, mono_ns=0, wall_ns=0, interval_ns=1, usage=Usage(cpu_ns=None, rss_kb=None, pss_kb=None))
 NO_SUCH_KERNEL = Path("/sys/module/openvswitch")
 
 
@@ -43,10 +43,10 @@ def tables(frames: list[AnyFrame]) -> dict[str, list[Row]]:
     return {frame.name: frame.rows for frame in frames if isinstance(frame, Table)}
 
 
-def all_rows(source: OvsFlows, make: FrameMaker) -> dict[str, list[Row]]:
+def all_rows(source: OvsFlows) -> dict[str, list[Row]]:
     """Reads until the tables come whole."""
     for _ in range(FULL_EVERY + 1):
-        frames = source.read(make)
+        frames = read_of(source)
         if all(frame.full for frame in frames if isinstance(frame, Table)):
             return tables(frames)
     raise AssertionError("no full table")
@@ -59,14 +59,13 @@ def all_rows(source: OvsFlows, make: FrameMaker) -> dict[str, list[Row]]:
     "modes.summary",
 )
 def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> None:
-    make = FrameMaker()
     switch.appctl("dpctl/del-flows", f"netdev@{DATAPATH}")
     before = switch.b.statistics("eth0")["rx"]["packets"]
-    all_rows(source, make)
+    all_rows(source)
     send_udp(switch.a, ADDRESSES[1], PORT, MANY)
     # It takes them from the wire when it comes to it: what has been received may still be waiting.
     switch.until(lambda: switch.b.statistics("eth0")["rx"]["packets"] - before == MANY)
-    found = all_rows(source, make)
+    found = all_rows(source)
     (datapath,) = found["datapaths"]
     assert datapath.labels == {"datapath": DATAPATH, "kind": "user space"}
     counts = {name: count.total for name, count in datapath.counts.items()}
@@ -86,7 +85,7 @@ def test_every_packet_is_a_hit_or_a_miss(switch: Vswitchd, source: OvsFlows) -> 
 
 @pytest.mark.proves("ovs_flows", "tables.vswitchd.{process,handlers,revalidators}")
 def test_threads_and_answers_of_the_process(switch: Vswitchd, source: OvsFlows) -> None:
-    (row,) = all_rows(source, FrameMaker())["vswitchd"]
+    (row,) = all_rows(source)["vswitchd"]
     assert row.labels == {"process": f"ovs-vswitchd/{switch.pid}"}
     comms = [comm.read_text() for comm in Path(f"/proc/{switch.pid}/task").glob("*/comm")]
     for gauge, name in (("handlers", "handler"), ("revalidators", "revalidator")):
@@ -97,16 +96,15 @@ def test_threads_and_answers_of_the_process(switch: Vswitchd, source: OvsFlows) 
 
 @pytest.mark.proves("ovs_flows", "events.flow.{datapath,match,actions,packets,bytes}", "modes.details")
 def test_new_flows_are_told_in_words_in_mode_details(switch: Vswitchd, source: OvsFlows) -> None:
-    make = FrameMaker()
     switch.appctl("dpctl/del-flows", f"netdev@{DATAPATH}")
     source.mode = "details"
-    (status,) = [frame for frame in source.read(make) if isinstance(frame, Status)]
+    (status,) = [frame for frame in read_of(source) if isinstance(frame, Status)]
     assert status.mode == "details"
     send_udp(switch.a, ADDRESSES[1], PORT, SOME)
     # The first one asks for the flow, and is not counted in it.
     switch.until(lambda: f"packets:{SOME - 1}, " in switch.appctl("dpctl/dump-flows", f"netdev@{DATAPATH}"))
     source._dump_at = 0.0  # now, not five seconds after the last look
-    (event,) = [frame for frame in source.read(make) if isinstance(frame, Event)]
+    (event,) = [frame for frame in read_of(source) if isinstance(frame, Event)]
     assert event.fields["datapath"] == DATAPATH
     assert f"in_port({PORTS[0]})" in str(event.fields["match"])
     assert set(str(event.fields["actions"]).split(",")) - {BRIDGE} == {PORTS[1]}, "it may not know yet where that is"
@@ -114,11 +112,10 @@ def test_new_flows_are_told_in_words_in_mode_details(switch: Vswitchd, source: O
 
 
 def test_a_switch_that_is_stopped_is_named_as_such(switch: Vswitchd, source: OvsFlows) -> None:
-    make = FrameMaker()
-    all_rows(source, make)
+    all_rows(source)
     os.kill(switch.pid, signal.SIGSTOP)
     try:
-        frames = source.read(make)
+        frames = read_of(source)
         (status,) = [frame for frame in frames if isinstance(frame, Status)]
         assert status.state == "degraded"
         assert "stopped (SIGSTOP)" in (status.why or "")
@@ -133,15 +130,14 @@ def test_a_switch_that_has_ended_does_not_go_on_answering(tmp_path: Path) -> Non
     source = OvsFlows(where=[str(tmp_path)])
     source.open()
     try:
-        state, make = State(), FrameMaker()
-        for frame in (*source.read(make), make.cost(USAGE)):
+        state = State()
+        for frame in (*read_of(source), END):
             state.apply(frame)
         (row,) = state.probes["ovs_flows"].tables["vswitchd"].rows.values()
         assert row.gauges["answer_ms"] is not None
         os.kill(one.pid, signal.SIGKILL)
         one.until(lambda: not Path(f"/proc/{one.pid}/fd").exists())
-        make.tick()
-        for frame in (*source.read(make), make.cost(USAGE)):
+        for frame in (*read_of(source), END):
             state.apply(frame)
         (row,) = state.probes["ovs_flows"].tables["vswitchd"].rows.values()
         assert (row.gauges["ended"], row.gauges["answer_ms"]) == (1, None)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.ovs.netlink import _datapath, _port
-from netconsole.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories, running_vswitchd
-from netconsole.sources.ovs.vswitchd import bridges_in, flows_in, members_in, revalidation_in, userspace_in
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources.ovs.datapaths import _datapath, _port
+from netconsole_collector.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories, running_vswitchd
+from netconsole_collector.sources.ovs.vswitchd import bridges_in, flows_in, members_in, revalidation_in, userspace_in
 
-ANSWERS = Path(__file__).parents[3] / "support/data/ovs-pmd"
+ANSWERS = Path(__file__).parents[4] / "support/data/ovs-pmd"
 """Of ovs-vswitchd 3.1, 3.5 and 4.0 with a datapath in user space, as ovs-appctl printed them."""
 UPCALL_SHOW = """netdev@ovs-netdev:
   flows         : (current 0) (avg 0) (max 0) (limit 10000)
@@ -278,7 +278,7 @@ MEGAFLOWS = attribute(4, struct.pack("=QI4xQQ", 5000, 4, 900, 0))
 )
 def test_a_datapath_that_dispatches_by_cpu(pids: bytes, handlers: int) -> None:
     found = _datapath(message(7, NAME, STATS, MEGAFLOWS, attribute(5, u32(1 << 3)), attribute(7, u32(256)), pids))
-    assert (found.index, found.name) == (7, "ovs-system")
+    assert (found.ifindex, found.name) == (7, "ovs-system")
     assert (found.hits, found.misses, found.lost, found.flows) == (1000, 20, 3, 17)
     assert (found.masks, found.mask_hits, found.cache_hits, found.cache_size) == (4, 5000, 900, 256)
     assert (found.per_cpu, found.sockets) == (True, handlers)

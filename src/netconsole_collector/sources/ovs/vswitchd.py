@@ -1,15 +1,11 @@
 """Asks ovs-vswitchd about revalidation, flow puts, threads, datapaths in user space, and flows as text."""
 
-from __future__ import annotations
-
 import re
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from netconsole.host.target import Question, Target
-from netconsole.sources.ovs.unixctl import PROGRAM_COMMS, Refused, Unixctl, UnixctlError, running_vswitchd
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS, Refused, Unixctl, UnixctlError, running_vswitchd
 
 ASK_AGAIN_S = 5.0
 """How long not to ask again when it does not answer, because it is busy."""
@@ -55,16 +51,14 @@ _NOISE = re.compile(
 """Parts that every flow has, or that another part implies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revalidation:
+class Revalidation(NamedTuple):
     """How long the last revalidation of a datapath took, and the flow limit that follows from it."""
 
     dump_ms: int
     flow_limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class UserspacePort:
+class UserspacePort(NamedTuple):
     """As :class:`netconsole.sources.ovs.netlink.Vport`, of a datapath in user space.
 
     None: this type of port lacks that counter.
@@ -72,11 +66,10 @@ class UserspacePort:
 
     name: str
     type: str
-    counts: tuple[int | None, ...]
+    counts: Tuple[Optional[int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UserspaceDatapath:
+class UserspaceDatapath(NamedTuple):
     """A datapath of ovs-vswitchd itself (netdev, DPDK)."""
 
     name: str
@@ -84,11 +77,10 @@ class UserspaceDatapath:
     misses: int
     lost: int
     flows: int
-    ports: tuple[UserspacePort, ...]
+    ports: Tuple[UserspacePort, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(NamedTuple):
     """One flow of a datapath as text."""
 
     match: str
@@ -97,32 +89,31 @@ class Flow:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(NamedTuple):
     """The answers of ovs-vswitchd. ``counters``: those of :data:`_COUNTERS` that it has."""
 
     answer_ms: float
-    counters: dict[str, int]
-    revalidation: dict[str, Revalidation]
-    datapaths: tuple[UserspaceDatapath, ...]
+    counters: Dict[str, int]
+    revalidation: Dict[str, Revalidation]
+    datapaths: Tuple[UserspaceDatapath, ...]
 
 
 class Vswitchd:
     """The ovs-vswitchd that runs in one of these directories. Not thread-safe."""
 
-    def __init__(self, directories: Sequence[str], target: Target = HERE) -> None:
+    def __init__(self, directories: Sequence[str], host: Here = HERE) -> None:
         self._directories = directories
-        self._target = target
-        self._unixctl: Unixctl | None = None
+        self._host = host
+        self._unixctl: Optional[Unixctl] = None
         self._asked_again_at = 0.0
         self._why = ""
         self._unanswered = 0
-        self._answered_at: float | None = None
-        self.pid: int | None = None
+        self._answered_at: Optional[float] = None
+        self.pid: Optional[int] = None
         """The process; None when none runs."""
-        self.is_silent: bool | None = None
+        self.is_silent: Optional[bool] = None
         """Whether it does not answer; None: not known yet."""
-        self.ended: int | None = None
+        self.ended: Optional[int] = None
         """The process that ran before, where none runs now."""
 
     def read(self) -> Answers:
@@ -140,7 +131,7 @@ class Vswitchd:
         return answers
 
     @property
-    def silent_s(self) -> float | None:
+    def silent_s(self) -> Optional[float]:
         """The age of its last answer; None while it answers, and where it never did."""
         return None if self.is_silent is False or self._answered_at is None else time.monotonic() - self._answered_at
 
@@ -154,7 +145,7 @@ class Vswitchd:
         if self.is_silent:
             self._asked_again_at = time.monotonic() + ASK_AGAIN_S
 
-    def flows(self, datapath: str) -> list[Flow]:
+    def flows(self, datapath: str) -> List[Flow]:
         """All flows of a datapath (``system@ovs-system``) as text. Raises UnixctlError.
 
         Call this only where there are at most MAX_FLOWS_DUMPED.
@@ -167,27 +158,26 @@ class Vswitchd:
             raise
         return list(flows_in(text))
 
-    def bridges(self) -> dict[tuple[str, str], str]:
+    def bridges(self) -> Dict[Tuple[str, str], str]:
         """The bridge of every port, by the names of datapath and port. Raises UnixctlError."""
         return bridges_in(self._connected().ask("dpif/show"))
 
-    def threads(self) -> dict[str, int]:
+    def threads(self) -> Dict[str, int]:
         """How many threads it has, by name without number: handler, revalidator, pmd-c01/id: …
 
         A name of more than 15 bytes (revalidator10000) is refused: the thread keeps that of the process, NAMELESS here.
         Threads are numbered in the order in which they begin. The one that writes logs has no name, ever.
         """
-        found: dict[str, int] = {}
+        found: Dict[str, int] = {}
         last = 0
         try:
-            threads = self._target.names(f"/proc/{self.pid}/task") if self.pid else []
+            threads = self._host.names(f"/proc/{self.pid}/task") if self.pid else []
         except OSError:
             threads = []
         comms = [f"/proc/{self.pid}/task/{thread}/comm" for thread in threads]
-        self._target.ahead(Question("read", (comm,)) for comm in comms)
-        for thread, comm in zip(threads, comms, strict=True):
+        for thread, comm in zip(threads, comms):
             try:
-                name = self._target.read(comm).decode("utf-8", "replace").strip()
+                name = self._host.read(comm).decode("utf-8", "replace").strip()
             except OSError:
                 continue  # the thread ended meanwhile
             is_nameless = name in PROGRAM_COMMS and thread != str(self.pid)
@@ -206,7 +196,7 @@ class Vswitchd:
             self._unixctl = None
 
     def _find(self) -> None:
-        found = running_vswitchd(self._directories, self._target)
+        found = running_vswitchd(self._directories, self._host)
         self._control, pid = (found.control, found.pid) if found else ("", None)
         if pid != self.pid:
             self.close()
@@ -217,7 +207,7 @@ class Vswitchd:
 
     def _connected(self) -> Unixctl:
         if self._unixctl is None:
-            self._unixctl = Unixctl(self._control, self._target)
+            self._unixctl = Unixctl(self._control, self._host)
         return self._unixctl
 
     def _answers(self) -> Answers:
@@ -240,7 +230,7 @@ class Vswitchd:
     def _stopped(self) -> str:
         """The state of the process, if that explains why it does not answer (proc(5))."""
         try:
-            status = self._target.read(f"/proc/{self.pid}/stat").decode("utf-8", "replace")
+            status = self._host.read(f"/proc/{self.pid}/stat").decode("utf-8", "replace")
         except OSError:
             return ""
         state = status.rpartition(")")[2].split()[:1]
@@ -248,7 +238,7 @@ class Vswitchd:
         return f"; its process is {words[state[0]]}" if state and state[0] in words else ""
 
 
-def revalidation_in(text: str) -> dict[str, Revalidation]:
+def revalidation_in(text: str) -> Dict[str, Revalidation]:
     """``upcall/show`` by the full name of the datapath (``system@ovs-system``)."""
     return {
         f"{kind}@{name}": Revalidation(int(dump_ms), int(limit))
@@ -256,8 +246,7 @@ def revalidation_in(text: str) -> dict[str, Revalidation]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class BridgePort:
+class BridgePort(NamedTuple):
     """A port of a bridge, by its number in OpenFlow."""
 
     datapath: str
@@ -270,15 +259,16 @@ def members_in(text: str) -> Iterator[BridgePort]:
     """``dpif/show``. Includes ports that only OpenFlow has (patches, tunnels)."""
     datapath, bridge = "", None
     for line in text.splitlines():
-        if whole := _DATAPATH.match(line):
-            datapath, bridge = whole[1], None
-        elif heading := _BRIDGE.match(line):
-            bridge = heading[1]
-        elif bridge is not None and (member := _MEMBER.match(line)):
-            yield BridgePort(datapath, bridge, member[1], member[2])
+        whole, heading, member = _DATAPATH.match(line), _BRIDGE.match(line), _MEMBER.match(line)
+        if whole:
+            datapath, bridge = whole.group(1), None
+        elif heading:
+            bridge = heading.group(1)
+        elif bridge is not None and member:
+            yield BridgePort(datapath, bridge, member.group(1), member.group(2))
 
 
-def bridges_in(text: str) -> dict[tuple[str, str], str]:
+def bridges_in(text: str) -> Dict[Tuple[str, str], str]:
     """``dpif/show``: datapath and port → bridge."""
     return {(one.datapath, one.port): one.bridge for one in members_in(text)}
 

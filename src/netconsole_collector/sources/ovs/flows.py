@@ -3,17 +3,22 @@
 The kernel's counters come by netlink. Flow limit, revalidation and datapaths in user space come from ovs-vswitchd.
 """
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
-from netconsole.host.target import Target
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.ovs.netlink import KernelDatapath, OvsNetlink
-from netconsole.sources.ovs.unixctl import DIRECTORIES, UnixctlError, directories
-from netconsole.sources.ovs.vswitchd import (
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.sources.base import (
+    Json,
+    KernelSource,
+    RowLabels,
+    RowMaker,
+    SourceError,
+    SourceReading,
+    SourceRow,
+)
+from netconsole_collector.sources.ovs.datapaths import KernelDatapath, OvsNetlink
+from netconsole_collector.sources.ovs.unixctl import UnixctlError, directories
+from netconsole_collector.sources.ovs.vswitchd import (
     EXECUTED,
     FLOW_DELETES,
     FLOW_PUTS,
@@ -25,9 +30,7 @@ from netconsole.sources.ovs.vswitchd import (
     UserspaceDatapath,
     Vswitchd,
 )
-from netconsole.telemetry.frames import AnyFrame, Count, Label, Mode, Scalar
-from netconsole_collector.primitives.here import HERE
-from netconsole_collector.sources.base import RowMaker, SourceError, SourceRow
+from netconsole_collector.statuses import status
 
 MAX_DATAPATHS = 64
 MAX_PORTS = 4096
@@ -49,34 +52,34 @@ PORT_COUNTS = (
 )  # fmt: skip
 VSWITCHD_COUNTS = ("flow_puts", "flow_deletes", "executed")
 _MAX_FIELD = 256
+_NAME = "ovs_flows"
+
+_Gauges = Dict[str, Union[int, float, None]]
 
 
-class OvsFlows:
+class OvsFlows(KernelSource):
     """See the module. In mode details it also reports new flows of the flow table, as text."""
 
-    name: ClassVar[str] = "ovs_flows"
-
-    def __init__(self, target: Target = HERE, mode: Mode = "summary", where: Sequence[str] | None = None) -> None:
-        self.mode = mode
-        self._target = target
-        self._vswitchd = Vswitchd(directories(target) if where is None else where, target)
-        self._netlink: OvsNetlink | None = None
-        self._no_kernel: OSError | None = None
+    def __init__(self, host: Here = HERE, where: Optional[Sequence[str]] = None) -> None:
+        self._host = host
+        self._vswitchd = Vswitchd(directories() if where is None else where, host)
+        self._netlink: Optional[OvsNetlink] = None
+        self._no_kernel: Optional[OSError] = None
         self._look_in = 0
         self._kernel_rows = RowMaker((*LOOKUPS, *MASKS), MAX_DATAPATHS)
         self._userspace_rows = RowMaker(LOOKUPS, MAX_DATAPATHS, is_set_back=True)
         self._set_back = 0
         self._port_rows = RowMaker(PORT_COUNTS, MAX_PORTS)
         self._vswitchd_rows = RowMaker(VSWITCHD_COUNTS, 1)
-        self._lookups: dict[str, tuple[int, int]] = {}
-        self._ports: list[SourceRow] = []
-        self._port_sockets: dict[str, int] = {}
+        self._lookups: Dict[str, Tuple[int, int]] = {}
+        self._ports: List[SourceRow] = []
+        self._port_sockets: Dict[str, int] = {}
         self._ports_in = 0
-        self._bridges: dict[tuple[str, str], str] = {}
+        self._bridges: Dict[Tuple[str, str], str] = {}
         self._bridges_in = 0
-        self._in_user_space: tuple[UserspaceDatapath, ...] = ()
-        self._said: tuple[Mode, str] | None = None
-        self._known_flows: dict[str, set[str]] = {}
+        self._in_user_space: Tuple[UserspaceDatapath, ...] = ()
+        self._said: Optional[Tuple[str, str]] = None
+        self._known_flows: Dict[str, Set[str]] = {}
         self._dump_at = 0.0
         self.ports_every = 1
         """Ports are read once in this many intervals: 1, or more where there are very many."""
@@ -85,7 +88,7 @@ class OvsFlows:
         """Raises SourceError when there is neither the kernel module nor a running ovs-vswitchd."""
         self._look()
 
-    def read(self, make: FrameMaker) -> list[AnyFrame]:
+    def read(self, reading: SourceReading) -> List[Json]:
         """Datapaths, ports, ovs-vswitchd; in mode details new flows. Raises SourceError when nothing is there."""
         answers, why = self._look()
         if answers:
@@ -93,23 +96,24 @@ class OvsFlows:
             self._read_bridges()
         try:
             datapaths = self._netlink.datapaths() if self._netlink else []
-            self._read_ports(datapaths, answers, make.interval_ns / 1e9)
+            self._read_ports(datapaths, answers, reading.interval_ns / 1e9)
         except OSError as error:
             self._lose_netlink()
             raise SourceError(f"datapaths cannot be read: {error.strerror or error}") from None
-        frames = self._status(make, why)
+        frames = self._status(why)
         revalidation = answers.revalidation if answers else {}
         rows, full, omitted = self._kernel_rows.rows(self._kernel(datapaths, revalidation))
         more, _, _ = self._userspace_rows.rows(self._userspace(answers))
-        frames.append(make.table(self.name, "datapaths", [*rows, *more], full, omitted))
-        frames.append(make.table(self.name, "ports", *self._port_rows.rows(self._ports)))
-        if set_back := self._userspace_rows.set_back:
-            frames.append(make.ledger(self.name, {"set_back": Count(set_back - self._set_back, set_back)}))
+        frames.append(reading.table(_NAME, "datapaths", ([*rows, *more], full, omitted)))
+        frames.append(reading.table(_NAME, "ports", self._port_rows.rows(self._ports)))
+        set_back = self._userspace_rows.set_back
+        if set_back:
+            frames.append(reading.ledger(_NAME, {"set_back": (set_back - self._set_back, set_back)}))
             self._set_back = set_back
         if self._vswitchd.pid is not None or self._vswitchd.ended is not None:
-            frames.append(make.table(self.name, "vswitchd", *self._vswitchd_rows.rows([self._process(answers)])))
+            frames.append(reading.table(_NAME, "vswitchd", self._vswitchd_rows.rows([self._process(answers)])))
         if self.mode == "details" and answers:
-            frames.extend(self._new_flows(make, datapaths, answers))
+            frames.extend(self._new_flows(reading, datapaths, answers))
         return frames
 
     def close(self) -> None:
@@ -119,13 +123,13 @@ class OvsFlows:
 
     # ---- reading ----
 
-    def _look(self) -> tuple[Answers | None, str]:
+    def _look(self) -> Tuple[Optional[Answers], str]:
         """The answers of ovs-vswitchd, or why there are none. Raises SourceError without a kernel module as well."""
         self._look_in -= 1
         if self._netlink is None and self._look_in <= 0:
             self._look_in = LOOK_AGAIN
             try:
-                self._netlink = OvsNetlink(self._target)
+                self._netlink = OvsNetlink(self._host)
             except OSError as error:
                 self._no_kernel = error
         try:
@@ -133,13 +137,9 @@ class OvsFlows:
         except UnixctlError as error:
             if self._netlink is None and self._vswitchd.pid is None and self._vswitchd.ended is None:
                 kernel = self._no_kernel
-                why = (
-                    "no Open vSwitch here:"
-                    f" {kernel.strerror if kernel else 'the kernel module has no datapath any more'}, and {error}"
-                )
+                lacks = kernel.strerror if kernel else "the kernel module has no datapath any more"
+                why = "no Open vSwitch here: {}, and {}".format(lacks, error)
                 way_out = "OVS_RUNDIR names another directory of ovs-vswitchd's sockets"
-                if not self._target.is_here:
-                    way_out = "on a far host netconsole looks for it only in " + ", ".join(DIRECTORIES)
                 is_absent = isinstance(kernel, FileNotFoundError)
                 raise SourceError(why, way_out, "unsupported" if is_absent else "failed") from None
             return None, str(error)
@@ -149,24 +149,24 @@ class OvsFlows:
             self._netlink.close()
             self._netlink = None
 
-    def _status(self, make: FrameMaker, why: str) -> list[AnyFrame]:
+    def _status(self, why: str) -> List[Json]:
         told = self.mode, why
         if told == self._said:
             return []
         self._said = told
         if not why:
-            return [make.status(self.name, "attached", self.mode)]
-        why = f"flow limit, revalidation and flow puts are not known: {why}"
-        return [make.status(self.name, "degraded", self.mode, why)]
+            return [status(_NAME, "attached", self.mode, {})]
+        why = "flow limit, revalidation and flow puts are not known: {}".format(why)
+        return [status(_NAME, "degraded", self.mode, {}, why)]
 
     # ---- rows ----
 
     def _kernel(
-        self, datapaths: Sequence[KernelDatapath], revalidation: dict[str, Revalidation]
+        self, datapaths: Sequence[KernelDatapath], revalidation: Dict[str, Revalidation]
     ) -> Iterator[SourceRow]:
         for one in datapaths:
             sockets = one.sockets if one.per_cpu else self._port_sockets.get(one.name)
-            gauges: dict[str, int | float | None] = {
+            gauges: _Gauges = {
                 **_table_gauges(one.flows, revalidation.get(f"system@{one.name}")),
                 "masks": one.masks,
                 "masks_per_packet": self._masks_per_packet(one),
@@ -177,17 +177,17 @@ class OvsFlows:
             counts = (one.hits, one.misses, one.lost, one.mask_hits, one.cache_hits)
             yield {"datapath": one.name, "kind": KERNEL}, counts, gauges
 
-    def _userspace(self, answers: Answers | None) -> Iterator[SourceRow]:
+    def _userspace(self, answers: Optional[Answers]) -> Iterator[SourceRow]:
         """As they were last: what ovs-vswitchd does not say now is not known."""
         for one in self._in_user_space:
-            labels: dict[str, Label] = {"datapath": one.name, "kind": USERSPACE}
+            labels: RowLabels = {"datapath": one.name, "kind": USERSPACE}
             if answers is None:
                 yield labels, (None,) * len(LOOKUPS), _table_gauges(None, None)
                 continue
             gauges = _table_gauges(one.flows, answers.revalidation.get(f"netdev@{one.name}"))
             yield labels, (one.hits, one.misses, one.lost), gauges
 
-    def _masks_per_packet(self, one: KernelDatapath) -> float | None:
+    def _masks_per_packet(self, one: KernelDatapath) -> Optional[float]:
         """Masks tried per packet, average of the interval (net/openvswitch/flow_table.c)."""
         if one.mask_hits is None:
             return None
@@ -198,18 +198,18 @@ class OvsFlows:
             return None
         return round((one.mask_hits - last[1]) / (packets - last[0]), 2)
 
-    def _read_ports(self, datapaths: Sequence[KernelDatapath], answers: Answers | None, interval_s: float) -> None:
+    def _read_ports(self, datapaths: Sequence[KernelDatapath], answers: Optional[Answers], interval_s: float) -> None:
         self._ports_in -= 1
         if self._ports_in > 0:
             return
-        began = self._target.cpu_s()
+        began = self._host.cpu_s()
         self._ports = []
         self._port_sockets = {}
         for datapath in datapaths:
             ports = self._netlink.ports(datapath) if self._netlink else []
             self._port_sockets[datapath.name] = max((port.sockets for port in ports), default=0)
             self._ports += [self._port(datapath.name, port.name, port.type, port.counts) for port in ports]
-        took = self._target.cpu_s() - began
+        took = self._host.cpu_s() - began
         for one in self._in_user_space:
             unknown = (None,) * len(PORT_COUNTS)
             self._ports += [
@@ -219,9 +219,9 @@ class OvsFlows:
         self.ports_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
         self._ports_in = self.ports_every
 
-    def _port(self, datapath: str, name: str, type: str, counts: tuple[int | None, ...]) -> SourceRow:
+    def _port(self, datapath: str, name: str, type: str, counts: Tuple[Optional[int], ...]) -> SourceRow:
         bridge = self._bridges.get((datapath, name))
-        labels: dict[str, Label] = {"datapath": datapath, "port": name, "type": type, "bridge": bridge}
+        labels: RowLabels = {"datapath": datapath, "port": name, "type": type, "bridge": bridge}
         return labels, counts, {}
 
     def _read_bridges(self) -> None:
@@ -233,10 +233,10 @@ class OvsFlows:
         except UnixctlError:
             return  # the next reading says so
 
-    def _process(self, answers: Answers | None) -> SourceRow:
+    def _process(self, answers: Optional[Answers]) -> SourceRow:
         one = self._vswitchd
         threads = one.threads()
-        gauges: dict[str, int | float | None] = {
+        gauges: _Gauges = {
             "handlers": threads.get("handler", 0),
             "revalidators": threads.get("revalidator", 0),
             "answer_ms": round(answers.answer_ms, 2) if answers else None,
@@ -245,19 +245,21 @@ class OvsFlows:
             "answered_ago_s": None if one.silent_s is None else round(one.silent_s),
         }
         if one.pid is None or threads.get(NAMELESS):  # which of them is what, nobody says
-            gauges |= {"handlers": None, "revalidators": None}
+            gauges.update(handlers=None, revalidators=None)
         counters = answers.counters if answers else {}
         counts = tuple(counters.get(name) for name in (FLOW_PUTS, FLOW_DELETES, EXECUTED))
         return {"process": f"ovs-vswitchd/{one.pid or one.ended}"}, counts, gauges
 
     # ---- flows as text ----
 
-    def _new_flows(self, make: FrameMaker, datapaths: Sequence[KernelDatapath], answers: Answers) -> Iterator[AnyFrame]:
+    def _new_flows(
+        self, reading: SourceReading, datapaths: Sequence[KernelDatapath], answers: Answers
+    ) -> Iterator[Json]:
         if time.monotonic() < self._dump_at:
             return
         self._dump_at = time.monotonic() + DUMP_EVERY_S
         sizes = {f"system@{one.name}": one.flows for one in datapaths}
-        sizes |= {f"netdev@{one.name}": one.flows for one in answers.datapaths}
+        sizes.update({f"netdev@{one.name}": one.flows for one in answers.datapaths})
         for full_name, flows in sizes.items():
             if flows > MAX_FLOWS_DUMPED:
                 continue
@@ -269,10 +271,10 @@ class OvsFlows:
             self._known_flows[full_name] = {flow.match for flow in found}
             new = [flow for flow in found if known is not None and flow.match not in known]
             for flow in new[:MAX_NEW_FLOWS]:
-                yield make.event(self.name, "flow", _fields(full_name.partition("@")[2], flow))
+                yield reading.event(_NAME, "flow", _fields(full_name.partition("@")[2], flow))
 
 
-def _table_gauges(flows: int | None, revalidation: Revalidation | None) -> dict[str, int | float | None]:
+def _table_gauges(flows: Optional[int], revalidation: Optional[Revalidation]) -> _Gauges:
     limit = revalidation.flow_limit if revalidation else None
     return {
         "flows": flows,
@@ -282,7 +284,7 @@ def _table_gauges(flows: int | None, revalidation: Revalidation | None) -> dict[
     }
 
 
-def _fields(datapath: str, flow: Flow) -> dict[str, Scalar]:
+def _fields(datapath: str, flow: Flow) -> Json:
     return {
         "datapath": datapath,
         "match": flow.match[:_MAX_FIELD],

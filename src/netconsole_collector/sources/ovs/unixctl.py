@@ -1,16 +1,12 @@
 """Sends JSON-RPC requests to ovs-vswitchd's control socket, as ovs-appctl does (OVS lib/unixctl.c)."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import List, NamedTuple, Optional, Sequence
 
-from netconsole.host.target import Target
 from netconsole_collector.primitives.exchange import MAX_REPLY_BYTES
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.primitives.here import HERE, Here
 
 DIRECTORIES = ("/run/openvswitch", "/var/run/openvswitch", "/usr/local/var/run/openvswitch")
 NAMES = ("ovs-vswitchd", "ovs-vswitchd-dpdk")
@@ -36,10 +32,10 @@ class Refused(UnixctlError):
 class Unixctl:
     """A connection to a running ovs-vswitchd. Not thread-safe."""
 
-    def __init__(self, path: str, target: Target = HERE) -> None:
+    def __init__(self, path: str, host: Here = HERE) -> None:
         """Raises UnixctlError."""
         try:
-            self._socket = target.connect(path, TIMEOUT_S)
+            self._socket = host.connect(path, TIMEOUT_S)
         except OSError as error:
             raise UnixctlError(f"{path}: {error.strerror or 'no answer'}") from None
 
@@ -47,7 +43,7 @@ class Unixctl:
         """The text of the answer. Raises UnixctlError. Unless that is Refused, do not use the connection again."""
         request = {"method": command, "params": list(arguments), "id": _NUMBER}
         try:
-            reply = json.loads(self._socket.ask(json.dumps(request).encode(), timeout_s))
+            reply = json.loads(self._socket.ask(json.dumps(request).encode(), timeout_s).decode("utf-8"))
         except TimeoutError:
             raise UnixctlError(f"no answer to {command} within {timeout_s:g} s") from None
         except OSError as error:
@@ -72,9 +68,9 @@ class Unixctl:
         self._socket.close()
 
 
-def directories(target: Target = HERE) -> list[str]:
-    """Where an ovs-vswitchd may keep its sockets. The variable is of this machine: it says nothing of a far host."""
-    named = os.environ.get(DIRECTORY_VARIABLE) if target.is_here else None
+def directories() -> List[str]:
+    """Where an ovs-vswitchd may keep its sockets."""
+    named = os.environ.get(DIRECTORY_VARIABLE)
     return [named] if named else list(DIRECTORIES)
 
 
@@ -85,13 +81,13 @@ class RunningVswitchd(NamedTuple):
     control: str
 
 
-def running_vswitchd(directories: Sequence[str], target: Target = HERE) -> RunningVswitchd | None:
+def running_vswitchd(directories: Sequence[str], host: Here = HERE) -> Optional[RunningVswitchd]:
     """The first that runs of those that the pidfiles of these directories name."""
     for directory in directories:
         for name in NAMES:
             try:
-                pid = int(target.read(f"{directory}/{name}.pid", 64).decode("ascii"))
-                comm = target.read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
+                pid = int(host.read(f"{directory}/{name}.pid", 64).decode("ascii"))
+                comm = host.read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
             except (OSError, ValueError):
                 continue
             if comm == PROGRAM_COMMS[NAMES.index(name)]:

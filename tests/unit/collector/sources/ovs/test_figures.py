@@ -9,11 +9,10 @@ from typing import cast
 
 import pytest
 
-from netconsole.host.target import Target
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.ovs import flows
 from netconsole.telemetry.frames import AnyFrame, Cost, Event, Row, Status, Table
-from netconsole_collector.primitives.here import Moment
+from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources.ovs import flows
+from tests.support.sources import read_of
 
 DIRECTORY, PID = "/run/ours", 4711
 CONTROL = f"{DIRECTORY}/ovs-vswitchd.{PID}.ctl"
@@ -96,8 +95,6 @@ def of_netdev(hits: int, misses: int, lost: int, port: int) -> str:
 class SwitchHost:
     """A host with Open vSwitch that says what the test wants it to."""
 
-    is_here = True
-
     def __init__(self) -> None:
         self.messages = {
             16: [family(DATAPATH_FAMILY, "ovs_datapath"), family(PORT_FAMILY, "ovs_vport")],
@@ -115,14 +112,8 @@ class SwitchHost:
         self.files |= {f"{DIRECTORY}/ovs-vswitchd.pid": f"{PID}\n", f"/proc/{PID}/comm": "ovs-vswitchd\n"}
         self.files |= {f"/proc/{PID}/stat": f"{PID} (ovs-vswitchd) T 1 1"}
 
-    def now(self) -> Moment:
-        return Moment(0, 0, 0)
-
     def cpu_s(self) -> float:
         return 0.0
-
-    def ahead(self, questions: object) -> None:
-        pass
 
     def close(self) -> None:
         pass
@@ -176,7 +167,7 @@ def host() -> SwitchHost:
 
 @pytest.fixture
 def source(host: SwitchHost) -> flows.OvsFlows:
-    return flows.OvsFlows(cast(Target, host), where=[DIRECTORY])
+    return flows.OvsFlows(cast(Here, host), where=[DIRECTORY])
 
 
 def rows(frames: list[AnyFrame], table: str) -> list[Row]:
@@ -184,8 +175,8 @@ def rows(frames: list[AnyFrame], table: str) -> list[Row]:
     return found.rows
 
 
-def read(source: flows.OvsFlows, host: SwitchHost) -> list[AnyFrame]:
-    return source.read(FrameMaker(target=cast(Target, host)))
+def read(source: flows.OvsFlows) -> list[AnyFrame]:
+    return read_of(source)
 
 
 @pytest.mark.proves(
@@ -194,11 +185,11 @@ def read(source: flows.OvsFlows, host: SwitchHost) -> list[AnyFrame]:
     "tables.datapaths.{masks,masks_per_packet,cache_size,handlers,no_handler}",
 )
 def test_a_datapath_of_the_kernel(source: flows.OvsFlows, host: SwitchHost) -> None:
-    of_kernel, _ = rows(read(source, host), "datapaths")
+    of_kernel, _ = rows(read(source), "datapaths")
     assert of_kernel.labels == {"datapath": "ovs-system", "kind": "kernel"}
     assert of_kernel.gauges["masks_per_packet"] is None, "nothing to compare with"
     host.messages[DATAPATH_FAMILY] = [datapath((1310, 40, 7, 460), (6155, 6, 977))]
-    (of_kernel,) = rows(read(source, host), "datapaths")
+    (of_kernel,) = rows(read(source), "datapaths")
     counts = {"hits": 310, "misses": 20, "lost": 4, "mask_hits": 1155, "cache_hits": 77}
     assert {name: (count.delta, count.total) for name, count in of_kernel.counts.items()} == {
         name: (count, count) for name, count in counts.items()
@@ -211,9 +202,9 @@ def test_a_datapath_of_the_kernel(source: flows.OvsFlows, host: SwitchHost) -> N
 
 @pytest.mark.proves("ovs_flows", "tables.datapaths.{kind,hits,misses,lost,flows,flow_limit,limit_used_pct,dump_ms}")
 def test_a_datapath_in_user_space(source: flows.OvsFlows, host: SwitchHost) -> None:
-    read(source, host)
+    read(source)
     host.netdev = of_netdev(699, 31, 4, 70)
-    (in_user_space,) = rows(read(source, host), "datapaths")
+    (in_user_space,) = rows(read(source), "datapaths")
     assert in_user_space.labels == {"datapath": "ovs-netdev", "kind": "user space"}
     assert {name: count.delta for name, count in in_user_space.counts.items()} == {"hits": 200, "misses": 30, "lost": 4}
     assert in_user_space.gauges == {"flows": 40, "flow_limit": 10000, "limit_used_pct": 0.4, "dump_ms": 1}
@@ -241,7 +232,7 @@ def test_a_datapath_without_handlers_loses_all(
     """Since 5.15 the datapath has a list of their sockets; before, each port had its own."""
     host.messages[DATAPATH_FAMILY] = [datapath((0, 0, 0, 0), (0, 0, 0), of_datapath, features)]
     host.messages[PORT_FAMILY] = [port("va", 1, (0,) * 8, of_port)]
-    of_kernel, _ = rows(read(source, host), "datapaths")
+    of_kernel, _ = rows(read(source), "datapaths")
     assert (of_kernel.gauges["handlers"], of_kernel.gauges["no_handler"]) == (handlers, int(handlers == 0))
 
 
@@ -253,12 +244,12 @@ def test_a_datapath_without_handlers_loses_all(
 def test_ports_of_both_kinds_of_datapaths(source: flows.OvsFlows, host: SwitchHost) -> None:
     names = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_drops", "tx_drops")
     kernel, in_user_space = (10, 20, 30, 40, 50, 60, 70, 80), (3, 3, 180, 180, 3, 3, 3, 3)
-    assert {tuple(row.labels.values()) for row in rows(read(source, host), "ports")} == {
+    assert {tuple(row.labels.values()) for row in rows(read(source), "ports")} == {
         (SYSTEM, "va", "netdev", "br0"), (SYSTEM, "vx1", "vxlan", "br-tun"), (NETDEV, "dpdk0", "dpdk", "br1"),
     }  # fmt: skip
     host.messages[PORT_FAMILY][0] = port("va", 1, tuple(n + 1 + one for n, one in enumerate(kernel)))
     host.netdev = of_netdev(499, 1, 0, 73)
-    va, dpdk = rows(read(source, host), "ports")
+    va, dpdk = rows(read(source), "ports")
     assert va.labels == {"datapath": SYSTEM, "port": "va", "type": "netdev", "bridge": "br0"}
     assert dpdk.labels == {"datapath": NETDEV, "port": "dpdk0", "type": "dpdk", "bridge": "br1"}
     for row, added in ((va, kernel), (dpdk, in_user_space)):
@@ -270,9 +261,9 @@ def test_ports_of_both_kinds_of_datapaths(source: flows.OvsFlows, host: SwitchHo
     "tables.vswitchd.{process,flow_puts,flow_deletes,executed,handlers,revalidators,answer_ms,silent,ended}",
 )
 def test_the_process_and_its_threads(source: flows.OvsFlows, host: SwitchHost) -> None:
-    read(source, host)
+    read(source)
     host.counters = {"dpif_flow_put": 130, "dpif_flow_del": 57, "dpif_execute": 208}
-    (row,) = rows(read(source, host), "vswitchd")
+    (row,) = rows(read(source), "vswitchd")
     assert row.labels == {"process": "ovs-vswitchd/4711"}
     counts = {"flow_puts": 30, "flow_deletes": 7, "executed": 8}
     assert {name: (count.delta, count.total) for name, count in row.counts.items()} == {
@@ -285,10 +276,10 @@ def test_the_process_and_its_threads(source: flows.OvsFlows, host: SwitchHost) -
 @pytest.mark.proves("ovs_flows", "tables.vswitchd.{silent,answer_ms}", "tables.datapaths.{flow_limit,dump_ms}")
 def test_a_process_that_does_not_answer(source: flows.OvsFlows, host: SwitchHost) -> None:
     """What only it knows is unknown; what the kernel knows is read all the same."""
-    read(source, host)
+    read(source)
     host.is_silent = True
     host.messages[DATAPATH_FAMILY] = [datapath((1010, 20, 3, 450), (5000, 5, 900))]
-    frames = read(source, host)
+    frames = read(source)
     (row,) = rows(frames, "vswitchd")
     assert (row.gauges["silent"], row.gauges["answer_ms"], row.gauges["handlers"]) == (1, None, 3)
     of_kernel, *_ = rows(frames, "datapaths")
@@ -301,11 +292,11 @@ def test_a_process_that_does_not_answer(source: flows.OvsFlows, host: SwitchHost
 
 def test_threads_whose_names_were_too_long_are_not_counted_as_absent(source: flows.OvsFlows, host: SwitchHost) -> None:
     host.files[f"/proc/{PID}/task/{PID + 9}/comm"] = "ovs-vswitchd\n"  # the writer of logs never has a name
-    (row,) = rows(read(source, host), "vswitchd")
+    (row,) = rows(read(source), "vswitchd")
     assert (row.gauges["handlers"], row.gauges["revalidators"]) == (3, 2)
     host.files[f"/proc/{PID}/task/{PID + 10}/comm"] = "handler9999\n"
     host.files[f"/proc/{PID}/task/{PID + 11}/comm"] = "ovs-vswitchd\n"  # it wanted to be revalidator10000
-    (row,) = rows(read(source, host), "vswitchd")
+    (row,) = rows(read(source), "vswitchd")
     assert (row.gauges["handlers"], row.gauges["revalidators"]) == (None, None)
 
 
@@ -317,15 +308,15 @@ def ledger(frames: list[AnyFrame]) -> dict[str, tuple[int, int]]:
 @pytest.mark.proves("ovs_flows", "tables.datapaths.{hits,misses,lost}")
 def test_counters_that_somebody_clears_are_a_lower_bound(source: flows.OvsFlows, host: SwitchHost) -> None:
     """pmd-stats-clear sets back all three at once, one of which may be above its last value again."""
-    read(source, host)
+    read(source)
     host.netdev = of_netdev(1499, 31, 4, 70)
-    assert not [frame for frame in read(source, host) if isinstance(frame, Cost)]
+    assert not [frame for frame in read(source) if isinstance(frame, Cost)]
     host.netdev = of_netdev(2000, 1, 0, 70)
-    frames = read(source, host)
+    frames = read(source)
     (in_user_space,) = rows(frames, "datapaths")
     assert {name: count.delta for name, count in in_user_space.counts.items()} == {"hits": 2000, "misses": 1, "lost": 0}
     assert ledger(frames) == {"set_back": (1, 1)}
-    assert ledger(read(source, host)) == {"set_back": (0, 1)}, "the rates of an interval without a clear are exact"
+    assert ledger(read(source)) == {"set_back": (0, 1)}, "the rates of an interval without a clear are exact"
 
 
 @pytest.mark.proves("ovs_flows", "tables.vswitchd.{silent,answered_ago_s}")
@@ -333,19 +324,19 @@ def test_one_late_answer_is_not_a_process_that_is_silent(
     source: flows.OvsFlows, host: SwitchHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1000.0
-    monkeypatch.setattr("netconsole.sources.ovs.vswitchd.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("netconsole_collector.sources.ovs.vswitchd.time.monotonic", lambda: now_s)
     host.files[f"/proc/{PID}/stat"] = f"{PID} (ovs-vswitchd) R 1 1"
-    read(source, host)
+    read(source)
     host.is_silent = True
     states = []
     for _ in range(4):
         now_s += 1.0
-        (row,) = rows(read(source, host), "vswitchd")
+        (row,) = rows(read(source), "vswitchd")
         states.append((row.gauges["silent"], row.gauges["answer_ms"], row.gauges["answered_ago_s"]))
     assert states == [(None, None, 1), (1, None, 2), (1, None, 3), (1, None, 4)]
     host.is_silent = False
     now_s += 5.0
-    (row,) = rows(read(source, host), "vswitchd")
+    (row,) = rows(read(source), "vswitchd")
     assert (row.gauges["silent"], row.gauges["answered_ago_s"]) == (0, None)
 
 
@@ -355,9 +346,9 @@ def test_of_a_process_that_has_ended_nothing_is_known_but_that(
 ) -> None:
     if not has_kernel:
         host.messages[16] = []
-    read(source, host)
+    read(source)
     del host.files[f"/proc/{PID}/comm"]
-    frames = read(source, host)
+    frames = read(source)
     (row,) = rows(frames, "vswitchd")
     assert row.labels == {"process": "ovs-vswitchd/4711"} and not row.counts
     gauges = {name: value for name, value in row.gauges.items() if name not in ("ended", "answered_ago_s")}
@@ -382,16 +373,16 @@ def test_new_flows_are_events_of_mode_details(
     source: flows.OvsFlows, host: SwitchHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1000.0
-    monkeypatch.setattr("netconsole.sources.ovs.flows.time.monotonic", lambda: now_s)
-    assert not events(read(source, host)) and not any(map(is_dump, host.asked)), "summary asks for no flows"
+    monkeypatch.setattr("netconsole_collector.sources.ovs.flows.time.monotonic", lambda: now_s)
+    assert not events(read(source)) and not any(map(is_dump, host.asked)), "summary asks for no flows"
     source.mode = "details"
-    assert not events(read(source, host)), "what is there is not new"
+    assert not events(read(source)), "what is there is not new"
     assert sum(map(is_dump, host.asked)) == 2, "each datapath once"
     host.dumped += NEW_FLOWS
     now_s += 4.9
-    assert not events(read(source, host)) and sum(map(is_dump, host.asked)) == 2, "a dump holds the switch up"
+    assert not events(read(source)) and sum(map(is_dump, host.asked)) == 2, "a dump holds the switch up"
     now_s += 0.1
-    new = [(event.name, event.fields) for event in events(read(source, host))]
+    new = [(event.name, event.fields) for event in events(read(source))]
     of_both = {"datapath": "ovs-system", "match": "in_port(va),ipv4(src=10.0.0.{})"}
     shown = ((2, "ct(commit),vc", 17, 1870), (3, "drop", 18, 1980))
     assert new == [
@@ -402,7 +393,7 @@ def test_new_flows_are_events_of_mode_details(
         for end, actions, packets, size in shown
     ]
     now_s += 5.0
-    assert not events(read(source, host)), "they are known now"
+    assert not events(read(source)), "they are known now"
 
 
 @pytest.mark.proves("ovs_flows", "events.flow.{match,actions}")
@@ -412,12 +403,12 @@ def test_of_a_large_table_no_flow_is_read_and_of_a_storm_only_some_are_told(
     monkeypatch.setattr(flows, "DUMP_EVERY_S", 0.0)
     source.mode = "details"
     host.messages[DATAPATH_FAMILY] = [datapath((0, 0, 0, 5001), (0, 0, 0))]
-    read(source, host)
+    read(source)
     assert [asked for asked in host.asked if is_dump(asked)] == [f"dpctl/dump-flows --names netdev@{NETDEV}"]
     host.messages[DATAPATH_FAMILY] = [datapath((0, 0, 0, 5000), (0, 0, 0))]
-    read(source, host)
+    read(source)
     host.dumped += [FLOW.format(number, 0, 0) + "actions:" + "x" * 257 for number in range(2, 53)]
-    told = [event.fields for event in events(read(source, host))]
+    told = [event.fields for event in events(read(source))]
     assert len(told) == 50
     assert {len(str(fields["actions"])) for fields in told} == {256}
     assert told[-1]["match"] == "in_port(va),ipv4(src=10.0.0.51)"

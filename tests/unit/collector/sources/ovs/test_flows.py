@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from netconsole.host.target import Target
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.ovs import flows
-from netconsole.sources.ovs.vswitchd import Answers, UserspaceDatapath, UserspacePort
-from netconsole.telemetry.frames import Table
+from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources.ovs import flows
+from netconsole_collector.sources.ovs.vswitchd import Answers, UserspaceDatapath, UserspacePort
+from tests.support.sources import tables_of
 
 PORTS = (
     UserspacePort("dpdk0", "dpdk", (71, 72, 4260, 4320, 1, 2, 3, 4)),
@@ -23,8 +22,8 @@ class Switch:
 
     pid = ended = None
 
-    def __init__(self, directories: Sequence[str], target: Target) -> None:
-        del directories, target
+    def __init__(self, directories: Sequence[str], host: Here) -> None:
+        del directories, host
 
     def read(self) -> Answers:
         return Answers(1.0, {}, {}, (UserspaceDatapath("ovs-netdev", 0, 0, 0, 0, PORTS),))
@@ -36,7 +35,7 @@ class Switch:
         pass
 
 
-def no_kernel_module(target: Target) -> None:
+def no_kernel_module(host: Here) -> None:
     raise FileNotFoundError(2, "not loaded")
 
 
@@ -44,8 +43,8 @@ def test_what_a_port_does_not_count_is_unknown_and_not_zero(monkeypatch: pytest.
     monkeypatch.setattr(flows, "Vswitchd", Switch)
     monkeypatch.setattr(flows, "OvsNetlink", no_kernel_module)
     source = flows.OvsFlows(where=[])
-    frames = [frame for frame in source.read(FrameMaker()) if isinstance(frame, Table) and frame.name == "ports"]
-    of_dpdk, of_guest = frames[0].rows
+    (ports,) = (table for table in tables_of(source) if table.name == "ports")
+    of_dpdk, of_guest = ports.rows
     assert of_dpdk.labels == {"datapath": "ovs-netdev", "port": "dpdk0", "type": "dpdk", "bridge": "br-dpdk"}
     assert set(of_dpdk.counts) == set(flows.PORT_COUNTS)
     assert set(flows.PORT_COUNTS) - set(of_guest.counts) == {"rx_errors", "tx_errors"}

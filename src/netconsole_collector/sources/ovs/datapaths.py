@@ -1,14 +1,10 @@
 """Reads Open vSwitch's kernel datapaths and their ports by generic netlink (include/uapi/linux/openvswitch.h)."""
 
-from __future__ import annotations
-
 import struct
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import List, Mapping, NamedTuple, Optional, Tuple
 
-from netconsole.host.target import Target
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, families
 
@@ -28,45 +24,43 @@ _MASKS = struct.Struct("=QI4xQ")
 _PORT_STATS_LAYOUT = struct.Struct("=8Q")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelDatapath:
+class KernelDatapath(NamedTuple):
     """A datapath of the kernel: its counters since it was created. None: this kernel does not report it.
 
     ``sockets``: the handlers' sockets, which receive upcalls. A datapath without any loses all upcalls. ``per_cpu``:
     the datapath has one list of them. Otherwise (always before 5.15) every port has its own: see :class:`Vport`.
     """
 
-    index: int
+    ifindex: int
     name: str
     hits: int
     misses: int
     lost: int
     flows: int
-    masks: int | None
-    mask_hits: int | None
-    cache_hits: int | None
-    cache_size: int | None
+    masks: Optional[int]
+    mask_hits: Optional[int]
+    cache_hits: Optional[int]
+    cache_size: Optional[int]
     per_cpu: bool
-    sockets: int | None
+    sockets: Optional[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Vport:
+class Vport(NamedTuple):
     """A port; ``counts`` are rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_drops, tx_drops."""
 
     number: int
     name: str
     type: str
-    counts: tuple[int, ...]
+    counts: Tuple[int, ...]
     sockets: int
 
 
 class OvsNetlink:
     """The netlink families of the kernel module openvswitch."""
 
-    def __init__(self, target: Target = HERE) -> None:
+    def __init__(self, host: Here = HERE) -> None:
         """Raises OSError; FileNotFoundError when openvswitch is not loaded."""
-        self._netlink = target.netlink(NETLINK_GENERIC)
+        self._netlink = host.netlink(NETLINK_GENERIC)
         try:
             found = families(self._netlink)
             self._datapaths, self._ports = found[DATAPATHS], found[PORTS]
@@ -77,14 +71,14 @@ class OvsNetlink:
             self._netlink.close()
             raise
 
-    def datapaths(self) -> list[KernelDatapath]:
+    def datapaths(self) -> List[KernelDatapath]:
         """The datapaths of this network namespace. Raises OSError."""
         request = _OVS.pack(_CMD_GET, 2, 0)
         return [_datapath(body) for body in self._netlink.dump(self._datapaths, request)]
 
-    def ports(self, datapath: KernelDatapath) -> list[Vport]:
+    def ports(self, datapath: KernelDatapath) -> List[Vport]:
         """The ports of a datapath. Raises OSError."""
-        request = _OVS.pack(_CMD_GET, 1, datapath.index)
+        request = _OVS.pack(_CMD_GET, 1, datapath.ifindex)
         return [_port(body) for body in self._netlink.dump(self._ports, request)]
 
     def close(self) -> None:
@@ -118,7 +112,7 @@ def _port(body: memoryview) -> Vport:
     return Vport(number, name, _TYPES.get(kind, str(kind)), counts, _sockets(values.get(_PORT_UPCALL_PID)))
 
 
-def _sockets(pids: memoryview | None) -> int:
+def _sockets(pids: Optional[memoryview]) -> int:
     """How many different netlink sockets are in a list of port ids; 0 means none."""
     if pids is None:
         return 0
@@ -126,7 +120,7 @@ def _sockets(pids: memoryview | None) -> int:
     return len(numbers - {0})
 
 
-def _number(values: Mapping[int, memoryview], attribute: int) -> int | None:
+def _number(values: Mapping[int, memoryview], attribute: int) -> Optional[int]:
     value = values.get(attribute)
     return None if value is None else int.from_bytes(value[:4], sys.byteorder)
 
