@@ -5,8 +5,9 @@ The live tracker and the report of a snapshot both read rules by these functions
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from netconsole.base import figure
@@ -15,10 +16,13 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 
 ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""
-_MAX_NAME = 90
+MAX_NAME = 90
 """Longer than any name, and than what a counter means in our words."""
 _HOST = "host"
 """The network namespace of the host itself, as labels name it."""
+_OF_HOST = "host: "
+_BY_NAME = re.compile(r"ip netns exec ('[^']*'|[^ ']+) ")
+_BY_INODE = re.compile(r'nsenter -n -t "\$\(lsns -rno PID ([0-9]+) \| head -n 1\)" ')
 _DEVICES = ("device", "port")
 """Labels that name a device: the host's lo is not that of a container, and a sentence says which."""
 
@@ -102,7 +106,7 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
     What is in another network namespace than the host's is said with it: behind its device, else before the first
     colon or at the end.
     """
-    named = {name: figure.safe(value, _MAX_NAME) for name, value in labels.items()}
+    named = {name: figure.safe(value, MAX_NAME) for name, value in labels.items()}
     where = "" if labels.get("netns") in (None, "", _HOST) else f" (netns {named['netns']})"
     devices = [label for label in _DEVICES if isinstance(labels.get(label), str)]
     for label in devices:
@@ -120,7 +124,7 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
 
 def state_of(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, str]:
     """A word for the state of the row, with outside names made safe, and what it means. Empty where there is none."""
-    return rule.state.format(**{name: figure.safe(value, _MAX_NAME) for name, value in labels.items()}), rule.means
+    return rule.state.format(**{name: figure.safe(value, MAX_NAME) for name, value in labels.items()}), rule.means
 
 
 def commands(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, ...]:
@@ -129,16 +133,31 @@ def commands(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, ...]
     A command whose label this row does not have is left out. Control characters never get into one. What belongs to
     another network namespace is asked inside it.
     """
+    return filled(rule.commands, labels)
+
+
+def filled(templates: Iterable[str], words: Mapping[str, object]) -> tuple[str, ...]:
+    """Commands with their names filled in, as :func:`commands`; one behind "host: " does not run in the namespace."""
     known = {
-        name: shlex.quote(figure.safe(value, _MAX_NAME)) for name, value in labels.items() if value not in (None, "")
+        name: shlex.quote(figure.safe(value, MAX_NAME)) for name, value in words.items() if value not in (None, "")
     }
-    filled = []
-    for command in rule.commands:
+    found = []
+    for command in templates:
         try:
-            filled.append(_inside(known.get("netns", _HOST)) + command.format(**known))
+            is_of_host = command.startswith(_OF_HOST)
+            where = "" if is_of_host else _inside(known.get("netns", _HOST))
+            found.append(where + command[len(_OF_HOST) if is_of_host else 0 :].format(**known))
         except (KeyError, IndexError, ValueError):
             continue
-    return tuple(filled)
+    return tuple(found)
+
+
+def apart(command: str) -> tuple[str, str]:
+    """The network namespace that a command of an incident is for, and what is to be run there."""
+    for pattern in (_BY_NAME, _BY_INODE):
+        if (found := pattern.match(command)) is not None:
+            return shlex.split(found[1])[0], command[found.end() :]
+    return _HOST, command
 
 
 def _inside(netns: str) -> str:

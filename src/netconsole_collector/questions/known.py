@@ -4,8 +4,18 @@ from importlib import import_module
 from typing import Any, Dict
 
 KNOWN: Dict[str, float] = {
+    "bridge_port": 3.0,
+    "command": 10.0,
+    "conntrack": 3.0,
+    "firewall": 5.0,
     "interfaces": 3.0,
     "namespace": 3.0,
+    "neighbour": 3.0,
+    "programs": 3.0,
+    "queue": 3.0,
+    "route": 3.0,
+    "sockets": 3.0,
+    "stranger": 3.0,
 }
 """Seconds after which nobody waits for the answer any more."""
 

@@ -1,0 +1,111 @@
+"""Question `command`: what a program says that only reads. No shell takes part.
+
+`output`: what it wrote, the end of it where that is longer than is kept. `status`: how it ended. `seconds`: how long it
+took. `cut`: whether more was written.
+"""
+
+import os
+import re
+import select
+import shlex
+import subprocess
+import time
+from typing import Any, Dict, FrozenSet, List
+
+from netconsole_collector.questions.known import BadQuestion, Json, text
+from netconsole_collector.questions.within import within
+
+MAX_OUTPUT_BYTES = 256 * 1024
+LIMIT_S = 8.0
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_CHANGES = frozenset(
+    "a add append associate attach change create d del delete detach edit exec f flush insert load mod-flows new p pin"
+    " purge r rename replace reset restore s set start stop update w x z".split()
+)
+"""Words by which these programs change something."""
+_OPTIONS: Dict[str, FrozenSet[str]] = {
+    "conntrack": frozenset(("-D", "-F", "-I", "-U", "--delete", "--flush", "--create", "--update", "-E", "--event")),
+    "iptables": frozenset(("-A", "-D", "-F", "-I", "-N", "-P", "-R", "-X", "-Z", "-E")),
+    "sysctl": frozenset(("-w", "--write", "-p", "--load", "--system")),
+    "nstat": frozenset(("-r", "--reset", "-d", "--scan", "-n", "--noupdate")),
+    "ss": frozenset(("-K", "--kill", "-E", "--events", "-D", "--diag")),
+    "ip": frozenset(("-b", "-batch", "--batch", "-force")),
+    "tc": frozenset(("-b", "-batch", "--batch", "-force")),
+    "bridge": frozenset(("-b", "-batch", "--batch", "-force")),
+    "nft": frozenset(("-f", "--file", "-i", "--interactive", "-D")),
+    "bpftool": frozenset(("batch", "-b")),
+    "ethtool": frozenset(()),
+    "ovs-appctl": frozenset(()),
+    "ovs-ofctl": frozenset(()),
+    "ovs-vsctl": frozenset(()),
+    "virsh": frozenset(()),
+}
+"""The programs that may run, and the options by which they change something or never end."""
+_OPTIONS["ip6tables"] = _OPTIONS["iptables"]
+_SHOWS = {
+    "ethtool": ("-S",),
+    "ovs": ("show", "list", "dump", "get", "find", "trace", "detrace", "dpctl", "dpif", "coverage", "fdb", "ofproto"),
+    "virsh": ("domstate", "dominfo", "domstats", "domifstat", "domblkstat", "list", "vcpuinfo"),
+}
+"""One of these must be there. Names with a hyphen or a slash count by their parts."""
+_OVS_CHANGES = frozenset("clear del disable enable exit flush mod reconnect revalidate".split())
+
+
+def answer(arguments: Json) -> Any:
+    """Of ``command``, a line as in a shell, in the namespace ``netns``."""
+    words = checked(text(arguments, "command"))
+    return within(arguments, lambda: _run(words))
+
+
+def checked(line: str) -> List[str]:
+    """The words of a command that only reads. Raises BadQuestion for any other one."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise BadQuestion("command: {}".format(error)) from None
+    program = words[0] if words else ""
+    if program not in _OPTIONS:
+        raise BadQuestion("command: {!r} is not run: only {} are".format(program[:40], ", ".join(sorted(_OPTIONS))))
+    for word in words[1:]:
+        is_option = word.startswith("-")
+        if word in _OPTIONS[program] or (not is_option and word in _CHANGES) or (program == "sysctl" and "=" in word):
+            raise BadQuestion("command: it is not run, because {!r} may change something".format(word[:40]))
+    family = program.partition("-")[0]
+    parts = [part for word in words[1:] for part in ([word] if family != "ovs" else re.split("[-/]", word))]
+    if family in _SHOWS and not any(part in _SHOWS[family] for part in parts):
+        raise BadQuestion("command: of {} only what shows something is run".format(program))
+    if family == "ovs" and not (_CHANGES | _OVS_CHANGES).isdisjoint(parts):
+        raise BadQuestion("command: it is not run, because it may change something")
+    return words
+
+
+def _run(words: List[str]) -> Json:
+    """In the namespace of the calling thread."""
+    began = time.monotonic()
+    environment = {"PATH": PATH, "LC_ALL": "C", "HOME": "/"}
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd="/"
+        )
+    except FileNotFoundError:
+        raise BadQuestion("command: {} is not installed there".format(words[0])) from None
+    kept, length, until = b"", 0, began + LIMIT_S
+    try:
+        with process:
+            output = process.stdout.fileno()  # type: ignore[union-attr]
+            while select.select([output], [], [], max(0.0, until - time.monotonic()))[0]:
+                chunk = os.read(output, 65536)
+                if not chunk:
+                    break
+                length += len(chunk)
+                kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
+            else:
+                process.kill()  # one that never ends
+    finally:
+        process.kill()
+    return {
+        "output": kept.decode("utf-8", "backslashreplace"),
+        "status": process.returncode,
+        "seconds": round(time.monotonic() - began, 3),
+        "cut": length > len(kept),
+    }

@@ -1,0 +1,115 @@
+"""Question `sockets`: who is at a port, or which socket of a namespace waits for its reader.
+
+`process`, `port`, `address`, `peer`, `waiting`, `limit`: of the socket; null where there is none. `others`: how many
+more there are. What waits is bytes, or of a listener connections.
+"""
+
+import socket
+import struct
+from typing import Any, Iterator, List, NamedTuple
+
+from netconsole_collector.primitives.files import owners
+from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.questions.known import BadQuestion, Json, text
+from netconsole_collector.questions.within import within
+from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, TCP_CLOSE, TCP_LISTEN
+
+_REQUEST = struct.Struct("=BBBxI48x")
+# family, state, ports, addresses, receive and send queue, inode of struct inet_diag_msg
+_SOCKET = struct.Struct("=BBxx2s2s16s16s4x8x4xII4xI")
+_CONNECTED = 0xFFF & ~(1 << TCP_LISTEN) & ~(1 << TCP_CLOSE) & ~(1 << 6)
+"""All states but these and TIME-WAIT, which has no reader."""
+MAX_SOCKETS = 200000
+_PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
+
+
+_ANY = ("0.0.0.0", "::")  # noqa: S104
+
+
+class WaitingSocket(NamedTuple):
+    """A socket: ``waiting`` is bytes that nobody has read, or of a listener connections that nobody has accepted."""
+
+    state: int
+    address: str
+    port: int
+    peer: str
+    waiting: int
+    limit: int
+    inode: int
+
+
+def answer(arguments: Json) -> Any:
+    """``wanted``: "port" (who is at ``port`` of ``protocol``), "listener" or "unread" (those that wait most).
+
+    `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``.
+    """
+    wanted = text(arguments, "wanted")
+    if wanted == "port":
+        protocol, port = text(arguments, "protocol"), arguments.get("port")
+        if protocol not in _PROTOCOLS or not isinstance(port, int):
+            raise BadQuestion("protocol and port: expected UDP or TCP, and a whole number")
+        target = str(arguments.get("target", ""))
+        states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
+        found = within(arguments, lambda: _at(_PROTOCOLS[protocol], states, port))
+    elif wanted == "listener":
+        found = within(arguments, lambda: _fullest(1 << TCP_LISTEN))
+        found = [one for one in found if one.waiting > one.limit] or found[:1]
+    elif wanted == "unread":
+        found = [one for one in within(arguments, lambda: _fullest(_CONNECTED)) if one.waiting]
+    else:
+        raise BadQuestion("wanted: expected port, listener or unread")
+    document = _document(found)
+    if wanted == "port":
+        document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
+    return document
+
+
+def _document(found: List[WaitingSocket]) -> Json:
+    if not found:
+        nobody: Json = dict.fromkeys(("process", "port", "address", "peer", "waiting", "limit"))
+        return {**nobody, "others": 0}
+    first = found[0]
+    process = owners(b"/proc", {first.inode}).get(first.inode)
+    return {
+        "process": process,
+        "port": first.port,
+        "address": first.address,
+        "peer": first.peer or None,
+        "waiting": first.waiting,
+        "limit": first.limit if first.state == TCP_LISTEN else None,
+        "others": len(found) - 1,
+    }
+
+
+def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
+    return [one for one in _sockets(protocol, states) if one.port == port]
+
+
+def _fullest(states: int) -> List[WaitingSocket]:
+    """Of TCP: the fullest first, at most a few."""
+    waiting = [one for one in _sockets(socket.IPPROTO_TCP, states) if one.waiting or states == 1 << TCP_LISTEN]
+    return sorted(waiting, key=lambda one: -one.waiting)[:8]
+
+
+def _sockets(protocol: int, states: int) -> Iterator[WaitingSocket]:
+    netlink = Netlink(NETLINK_SOCK_DIAG)
+    try:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            request = _REQUEST.pack(family, protocol, 0, states)
+            for count, body in enumerate(netlink.dump(SOCK_DIAG_BY_FAMILY, request)):
+                if count < MAX_SOCKETS:
+                    yield _found(bytes(body))
+    finally:
+        netlink.close()
+
+
+def _found(body: bytes) -> WaitingSocket:
+    of, state, port, peer_port, address, peer, waiting, limit, inode = _SOCKET.unpack_from(body)
+    size = 4 if of == socket.AF_INET else 16
+    to = int.from_bytes(peer_port, "big")
+    other = "{}:{}".format(_text(of, peer[:size]), to) if to else ""
+    return WaitingSocket(state, _text(of, address[:size]), int.from_bytes(port, "big"), other, waiting, limit, inode)
+
+
+def _text(family: int, address: bytes) -> str:
+    return socket.inet_ntop(family, address)

@@ -1,0 +1,223 @@
+"""Questions about causes, in namespaces where the cause was made: the answer names it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from netconsole_collector.questions.known import BadQuestion, answer
+from tests.support.live.network import Namespace, SleepingReceiver, Wire
+
+OTHER = "198.51.100.7"
+FOREIGN_MAC = "02:00:00:00:00:ff"
+LISTENER = """
+import socket, sys
+one = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=int(sys.argv[3]))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+FILLED = """
+import socket, sys
+senders = [socket.socket() for _ in range(int(sys.argv[3]))]
+for one in senders:
+    one.setblocking(False)
+    one.connect_ex((sys.argv[1], int(sys.argv[2])))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+XDP = """
+import ctypes, os, platform, socket, struct, sys
+CALL = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+bpf = lambda command, words: ctypes.CDLL(None).syscall(CALL, command, words.ljust(128, b"\\0"), 128)
+code = ctypes.create_string_buffer(struct.pack("=BBhiBBhi", 0xb7, 0, 0, 1, 0x95, 0, 0, 0))  # r0 = XDP_DROP; exit
+licence = ctypes.create_string_buffer(b"GPL")
+at = struct.pack("=IIQQIIQII", 6, 2, ctypes.addressof(code), ctypes.addressof(licence), 0, 0, 0, 0, 0)
+program = bpf(5, at + b"nc_test_drop".ljust(16, b"\\0"))  # BPF_PROG_LOAD
+link = bpf(28, struct.pack("=IIII", program, socket.if_nametoindex(sys.argv[1]), 37, 2))  # BPF_LINK_CREATE, BPF_XDP
+print("ready" if program >= 0 and link >= 0 else "refused", flush=True)
+sys.stdin.read()
+"""
+
+
+class Ends:
+    """Two namespaces with a wire. ``b`` is asked."""
+
+    def __init__(self) -> None:
+        self.a, self.b = Namespace(), Namespace()
+        Wire(self.a, self.b)
+        self.running: list[subprocess.Popen[str]] = []
+
+    def ask(self, question: str, **arguments: object) -> Any:
+        return answer(question, {"netns": self.b.name, **arguments})
+
+    def run_in(self, end: Namespace, code: str, *arguments: object) -> None:
+        process = end.start(code, *arguments)
+        self.running.append(process)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+
+    def close(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.wait()
+        self.a.remove()
+        self.b.remove()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    made = Ends()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def route(ends: Ends, target: str = OTHER, source: str = Wire.ADDRESSES[0]) -> Any:
+    return ends.ask("route", device=Wire.DEVICES[1], target=target, source=source)
+
+
+@pytest.mark.parametrize("kind", ["blackhole", "prohibit", "unreachable"])
+def test_a_route_that_refuses_is_named_with_its_prefix(ends: Ends, kind: str) -> None:
+    ends.b.ip("route", "add", "198.51.0.0/16", "via", Wire.ADDRESSES[0])
+    ends.b.ip("route", "add", kind, "198.51.100.0/24", "table", "77")
+    ends.b.ip("rule", "add", "to", "198.51.100.0/24", "lookup", "77")
+    found = route(ends)
+    assert (found["refusal"], found["prefix"], found["table"]) == (kind, "198.51.100.0/24", "77")
+    assert route(ends, "198.51.99.1")["refusal"] is None
+
+
+def test_settings_that_decide_are_those_of_the_device_and_of_all(ends: Ends) -> None:
+    for name, value in (("ip_forward", 1), (f"conf.{Wire.DEVICES[1]}.forwarding", 0), ("conf.all.rp_filter", 1)):
+        ends.b.run("sysctl", "-qw", f"net.ipv4.{name}={value}")
+    found = route(ends)
+    assert (found["forwarding_all"], found["forwarding"], found["rp_filter"]) == (1, 0, 1)
+    assert (found["back_device"], found["is_own"]) == (Wire.DEVICES[1], False)
+    assert route(ends, Wire.ADDRESSES[1])["is_own"] is True
+    assert route(ends, source=OTHER)["back_device"] is None
+
+
+def test_the_mtu_is_that_of_the_way(ends: Ends) -> None:
+    ends.b.ip("route", "add", "198.51.100.0/24", "via", Wire.ADDRESSES[0], "mtu", "1300")
+    found = route(ends)
+    assert (found["out_device"], found["out_gateway"], found["out_mtu"]) == (Wire.DEVICES[1], Wire.ADDRESSES[0], 1300)
+
+
+def test_the_next_hop_and_what_is_known_of_it(ends: Ends) -> None:
+    device = Wire.DEVICES[1]
+    ends.b.ip("route", "add", "198.51.100.0/24", "via", "192.0.2.9")
+    ends.b.ip("neighbour", "replace", "192.0.2.9", "dev", device, "nud", "failed")
+    found = ends.ask("neighbour", device=device, target=OTHER)
+    assert (found["hop"], found["is_gateway"], found["state"]) == ("192.0.2.9", True, "failed")
+    assert found["entries"] <= found["limit"]
+    own = ends.ask("neighbour", device=device, target="192.0.2.77")
+    assert (own["hop"], own["is_gateway"], own["state"]) == ("192.0.2.77", False, "absent")
+
+
+def test_a_frame_with_a_foreign_mac_and_one_of_a_vlan(ends: Ends) -> None:
+    device = Wire.DEVICES[1]
+    of = {"device": device, "target": Wire.ADDRESSES[1]}
+    stale = ends.ask("stranger", **of, target_mac=FOREIGN_MAC)
+    assert (stale["is_own"], stale["own_device"], stale["mac_matches"]) == (True, device, False)
+    assert stale["own_mac"] == Wire.MACS[1] and stale["has_vlan"] is None
+    assert ends.ask("stranger", **of, target_mac=Wire.MACS[1], vlan=100)["has_vlan"] is False
+
+
+def test_a_bridge_port_that_waits_says_for_what(ends: Ends) -> None:
+    device = Wire.DEVICES[1]
+    assert ends.ask("bridge_port", device=device)["bridge"] is None
+    ends.b.ip("link", "add", "br0", "type", "bridge", "stp_state", "1", "forward_delay", "3000")
+    ends.b.ip("link", "set", "br0", "up")
+    ends.b.ip("link", "set", device, "master", "br0")
+    found = ends.ask("bridge_port", device=device)
+    assert (found["bridge"], found["state"], found["is_isolated"]) == ("br0", "listening", False)
+    assert 0 < found["wait_s"] <= 30
+
+
+RULES = """
+table inet shop {{
+  chain deny {{
+    {deny}
+  }}
+  chain in {{
+    type filter hook input priority 0; policy {policy};
+    tcp dport 10 counter drop
+    udp dport 9 jump deny
+  }}
+  chain elsewhere {{
+    type filter hook output priority 0; policy drop;
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("deny", "policy", "expected"),
+    [
+        ("counter drop", "accept", {"chain": "deny", "rule": "counter packets", "remains": False, "moved": 1}),
+        ("drop", "accept", {"chain": "deny", "rule": "drop", "remains": True, "moved": 0}),
+        ("accept", "drop", {"chain": "in", "is_policy": True, "remains": True, "moved": 0}),
+        ("drop", "drop", {"chain": None, "is_policy": False, "remains": False, "moved": 0}),
+    ],
+    ids=["its counter moves", "it alone has no counter", "the policy is left over", "unknown stays unknown"],
+)
+def test_the_rule_that_drops(ends: Ends, deny: str, policy: str, expected: dict[str, object]) -> None:
+    ends.b.run("nft", "-f", "-", input=RULES.format(deny=deny, policy=policy))
+    sender = ends.a.start(
+        "import socket, time\none = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nprint('ready', flush=True)\n"
+        f"while True:\n    one.sendto(b'x', ('{Wire.ADDRESSES[1]}', 9))\n    time.sleep(0.05)\n"
+    )
+    ends.running.append(sender)
+    assert sender.stdout is not None and sender.stdout.readline() == "ready\n"
+    found = ends.ask("firewall", hook="input", protocol="IPv4", device=Wire.DEVICES[1])
+    rule = expected.pop("rule", None)
+    assert {name: found[name] for name in expected} == expected, found
+    assert found["rule"] is None if rule is None else found["rule"].startswith(str(rule))
+
+
+def test_who_is_at_a_port(ends: Ends) -> None:
+    with SleepingReceiver(ends.b) as receiver:
+        found = ends.ask("sockets", wanted="port", protocol="UDP", port=receiver.port, target=Wire.ADDRESSES[1])
+    assert found["process"].startswith("python") and found["port"] == receiver.port
+    assert found["is_elsewhere"] is False
+    ends.run_in(ends.b, LISTENER, "127.0.0.1", 8080, 5)
+    found = ends.ask("sockets", wanted="port", protocol="TCP", port=8080, target=Wire.ADDRESSES[1])
+    assert (found["address"], found["is_elsewhere"]) == ("127.0.0.1", True)
+    nobody = ends.ask("sockets", wanted="port", protocol="TCP", port=8081, target=Wire.ADDRESSES[1])
+    assert (nobody["process"], nobody["is_elsewhere"]) == (None, False)
+
+
+def test_the_listener_that_does_not_accept(ends: Ends) -> None:
+    ends.run_in(ends.b, LISTENER, Wire.ADDRESSES[1], 8080, 1)
+    ends.run_in(ends.a, FILLED, Wire.ADDRESSES[1], 8080, 4)
+    found = ends.ask("sockets", wanted="listener")
+    assert (found["port"], found["limit"]) == (8080, 1) and found["process"].startswith("python")
+    assert found["waiting"] > found["limit"]
+
+
+def test_the_queueing_discipline_of_a_device(ends: Ends) -> None:
+    ends.b.tc("qdisc", "replace", "dev", Wire.DEVICES[1], "root", "handle", "1:", "htb")
+    found = ends.ask("queue", device=Wire.DEVICES[1])
+    assert (found["kind"], found["classes"], found["carrier"]) == ("htb", 0, True)
+    ends.b.tc("class", "add", "dev", Wire.DEVICES[1], "parent", "1:", "classid", "1:1", "htb", "rate", "1mbit")
+    assert ends.ask("queue", device=Wire.DEVICES[1])["classes"] == 1
+
+
+def test_a_namespace_is_found_by_name_and_by_inode_and_a_wrong_one_is_refused(ends: Ends) -> None:
+    by_inode = answer(
+        "route", {"netns": str(ends.b.inode), "device": Wire.DEVICES[1], "target": OTHER, "source": OTHER}
+    )
+    assert by_inode["forwarding_all"] == 0
+    for wrong in ("nobody", "../etc", "4026530000"):
+        with pytest.raises(BadQuestion, match="no network namespace of this name"):
+            answer("conntrack", {"netns": wrong})
+
+
+def test_a_program_is_named(ends: Ends) -> None:
+    device = Wire.DEVICES[1]
+    assert ends.ask("programs", device=device, hook="ingress")["xdp"] is None
+    ends.run_in(ends.b, XDP, device)
+    found = ends.ask("programs", device=device, hook="ingress")
+    assert found["xdp"] == "nc_test_drop" and found["xdp_id"] > 0
