@@ -44,14 +44,15 @@ def _of(manifest: Manifest) -> Iterator[str]:
     yield from (f"knobs.{name}" for name in manifest.knobs)
     yield from (f"modes.{name}" for name in manifest.modes)
     yield from (f"ledger.{entry}" for entry in losses(manifest.code(), _entries(manifest)))
-    yield from (finding(rule) for rule in manifest.findings)
+    yield from (name for rule in manifest.findings for name in finding(rule))
 
 
-def finding(rule: FindingSpec) -> str:
-    """A rule's name: what it looks at, how urgent it is, and of each label that has to match the first value."""
+def finding(rule: FindingSpec) -> Iterator[str]:
+    """A rule's names: what it looks at, how urgent it is, and of its causes and each label that matches the first."""
     value = f"p{rule.percentile:g}" if rule.histogram else rule.value
-    matched = "+".join(values[0] for values in rule.where.values())
-    return ".".join(part for part in ("findings", rule.table, value, rule.level, matched) if part)
+    matched = "+".join([*rule.kinds[:1], *(values[0] for values in rule.where.values())])
+    for level in (rule.level, *(["!!"] if rule.urgent_over is not None else [])):
+        yield ".".join(part for part in ("findings", rule.table, value, level, matched) if part)
 
 
 def losses(code: str, entries: set[str]) -> set[str]:

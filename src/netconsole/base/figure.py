@@ -26,6 +26,12 @@ _NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
+_SHARES = {50.0: "half", 10.0: "1 in 10", 1.0: "1 in 100", 0.1: "1 in 1000"}
+_NEAR = 0.1
+"""So near to it a share is said by its words, too."""
+_LEAST_NAME = 12
+
+
 def number(value: float | None, at_least: bool | str = False) -> str:
     """Three significant digits with k, M, G: 999, 1.23k, 45.6M; two below 1: 0.47. Integers have no decimals."""
     if value is None or math.isnan(value):
@@ -72,6 +78,17 @@ def percent(value: float | None, at_least: bool | str = False, digits: int = 3) 
         text = f"{max(-most, min(value, most)):#.{digits}g}".rstrip(".")
         return f"{_mark(at_least)}{text} %"
     return f"{number(value, at_least)} %"
+
+
+def share(value: float | None, whole: str) -> str:
+    """A percentage of something, in words too where they say it sooner: ``half, 50 % of its packets``."""
+    exact = f"{percent(value)} of {whole}"
+    if value is None or math.isnan(value):
+        return exact
+    if value >= 100:
+        return f"all of {whole}"
+    near = (words for pct, words in _SHARES.items() if abs(value - pct) <= _NEAR * pct)
+    return f"{words}, {exact}" if (words := next(near, "")) else exact
 
 
 def duration(value: float | None, unit: str = "ns") -> str:
@@ -187,6 +204,14 @@ def fit_ends(head: str, tail: str, columns: int) -> str:
     """Both in this many columns: the head is cut first, then what the tail has beyond half of them."""
     of_head = min(width(head), max(columns - width(tail), columns // 2))
     return fit(head, of_head) + fit(tail, min(columns - of_head, width(tail)))
+
+
+def fit_sentence(who: str, why: str, rest: str, columns: int) -> str:
+    """A sentence in this many columns: the rest is cut first, then the name as far as it tells, the cause last."""
+    room = columns - width(why) - bool(rest)
+    of_who = min(width(who), max(room, _LEAST_NAME))
+    text = fit(who, of_who) + why + rest
+    return fit(text, columns) if width(text) > columns else text
 
 
 def mark(at_least: bool, is_scaled: bool) -> str:

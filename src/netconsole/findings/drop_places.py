@@ -220,18 +220,27 @@ def _candidates(manifest: Manifest, rows: Iterable[CountedRow]) -> Iterator[Drop
             if (spec.table, spec.value) == (row.family.table, row.family.value) and fits(spec, row.labels)
         ]
         if fitting and not manifest.drop_places[fitting[-1]].left_out:
-            groups[fitting[-1], _group(manifest.drop_places[fitting[-1]], row.labels)].append(row)
+            groups[fitting[-1], _group(_spec_of(manifest, fitting[-1], row), row.labels)].append(row)
     for (number, (at, say, by, words, level)), members in groups.items():
+        spec = _spec_of(manifest, number, members[0])
         members.sort(key=lambda row: -row.total)
         total = sum(row.total for row in members)
         rates = [row.per_s for row in members if row.per_s is not None]
         per_s = sum(rates) if rates else None
         family = members[0].family
         yield DropPlace(
-            manifest.drop_places[number], at, say, level, total, per_s, any(row.at_least for row in members),
-            members, dict(by), words, _elsewhere(manifest.drop_places[number], members[0].labels),
+            spec, at, say, level, total, per_s, any(row.at_least for row in members),
+            members, dict(by), words, _elsewhere(spec, members[0].labels),
             Counter({family: total}), {family: per_s or 0.0},
         )  # fmt: skip
+
+
+def _spec_of(manifest: Manifest, number: int, row: CountedRow) -> DropPlaceSpec:
+    """One of its ``drop_places``, as it is said of a row with this cause."""
+    spec = manifest.drop_places[number]
+    causes = manifest.tables[row.family.table].causes if spec.cases else None
+    cause = causes.of(row.labels) if causes is not None else None
+    return spec if cause is None else spec.cases[cause]
 
 
 def _names(labels: Mapping[str, Label]) -> dict[str, str]:
@@ -268,7 +277,7 @@ def _same(place: DropPlace, by_word: _ByWord) -> list[DropPlace]:
         id(one): one
         for word, by in here + there
         for known, one in by_word.get(word, ())
-        if one.spec is not place.spec and _fits_place(known, by)
+        if (one.spec.case_of or one.spec) is not (place.spec.case_of or place.spec) and _fits_place(known, by)
     }
     return [*found.values()]
 

@@ -17,8 +17,8 @@ RANK: Mapping[Level, int] = {level: URGENCY[level] for level in get_args(Level)}
 EvidenceKind: TypeAlias = Literal["table", "histogram", "probe", "collector"]
 RowName: TypeAlias = tuple[str, str, str, RowKey]
 """A row of a table or of a histogram: probe, kind, name and labels."""
-Say: TypeAlias = Callable[[float, int | None, bool | str, bool | str, bool], str]
-"""The sentence, given a rate or value, a total, the mark of each (True: ≥), and whether the value is a peak."""
+Say: TypeAlias = Callable[[Mapping[str, Label], float, int | None, bool | str, bool | str, bool], str]
+"""The sentence, given its row's labels, a rate or value, a total, the mark of each (True: ≥), and if it is a peak."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from netconsole.findings.match import Evidence, Late, Match
 from netconsole.findings.rules import (
     commands,
     fits,
+    is_urgent,
+    rule_of,
     say,
     state_of,
     words_of_gauges,
@@ -69,24 +71,26 @@ def of_table(
     if column.kind == "max":
         for row in table.rows.values():
             value = row.gauges.get(rule.value)
-            if value is not None and value > rule.over and fits(rule, row.labels):
+            one = rule_of(rule, spec.causes, row.labels) if value is not None and value > rule.over else None
+            if value is not None and one is not None:
                 words = words_of_gauges(spec, row.gauges)
                 yield _match(
-                    probe, rule, column, words, row.labels, row.key, float(value), rule.level == "!!", (), None
+                    probe, one, column, words, row.labels, row.key, float(value), is_urgent(one, value), (), None
                 )  # fmt: skip
         return
     family = Family(probe.name, rule.table, rule.value)
     for key, window in windows.of(family).items():
-        if not fits(rule, window.row.labels):
+        one = rule_of(rule, spec.causes, window.row.labels)
+        if one is None:
             continue
         is_new = partial(windows.is_new, family, window, probe.timeline.tick)
-        judged = _judged(probe, rule, window, packets, length_s, is_new)
+        judged = _judged(probe, one, window, packets, length_s, is_new)
         if judged is None:
             continue
         value, lasting, share = judged
         words = words_of_gauges(spec, window.row.gauges)
         yield _match(
-            probe, rule, column, words, window.row.labels, key, value, rule.level == "!!" and not lasting,
+            probe, one, column, words, window.row.labels, key, value, is_urgent(one, value) and not lasting,
             tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, _late(window.row, rule.value),
         )  # fmt: skip
 
@@ -145,7 +149,7 @@ def _match(
     labels: Mapping[str, Label],
     key: RowKey,
     value: float,
-    is_urgent: bool,
+    urgent: bool,
     history: tuple[float | None, ...],
     family: Family | None,
     share: float | None = None,
@@ -155,8 +159,8 @@ def _match(
     return Match(
         Evidence("table", probe.name, rule.table, key),
         rule.cause or f"{probe.name}/{rule.table}/{rule.value}",
-        "ok" if rule.level == "ok" else "!!" if is_urgent else "!",
-        partial(_say_row, rule, column, gauges, dict(labels)),
+        "ok" if rule.level == "ok" else "!!" if urgent else "!",
+        partial(_say_row, rule, column, gauges),
         value,
         value,
         _place(rule, labels, "table"),
@@ -200,10 +204,10 @@ def _say_row(
 
 def _say_percentile(
     rule: FindingSpec,
-    labels: Mapping[str, Label],
     unit: str,
     per_s: float | None,
     count: int,
+    labels: Mapping[str, Label],
     value: float,
     _total: int | None,
     _at_least: bool | str,
@@ -222,7 +226,7 @@ def of_histograms(probe: ProbeState, rule: FindingSpec, windows: Windows) -> Ite
         is_far = rule.times_past is None or value > rule.times_past * rule.over
         if not is_far and not windows.is_later(probe.name, rule, row, rule.percentile):
             continue
-        words = rule, dict(row.labels), row.unit, row.per_s, row.total.count
+        words = rule, row.unit, row.per_s, row.total.count
         yield Match(
             Evidence("histogram", probe.name, rule.table, row.key),
             rule.cause or f"{probe.name}/{rule.table}",

@@ -301,12 +301,12 @@ class OpenIncident:
         mark_now = mark if tally is None or is_peak else figure.mark(tally.rate_at_least, tally.scaled_now)
         if tally is not None and lead.family is not None:
             value = tally.peak if is_peak else tally.rate or lead.value
-        sentence = lead.sentence(value, total, mark_now, mark, is_peak)
+        sentence = lead.sentence(self._labels_said(), value, total, mark_now, mark, is_peak)
         of_share = lead if lead.share_pct is not None else self._with_share()
         share = of_share.share_pct if witness is None else None
         if share is not None:
             whose = "its" if of_share is lead else f"{figure.safe(of_share.labels.get('device'))}'s"
-            sentence += f" ({figure.percent(share)} of {whose} packets)"
+            sentence += f" ({figure.share(share, f'{whose} packets')})"
         if witness is not None:
             sentence += f" (by the kernel's counter; places not watched since {clock(self._away_ns())})"
         elif lacks and tally is not None and (counted := self._kernel_counted(tally)) is not None:
@@ -314,6 +314,8 @@ class OpenIncident:
         if blind is not None:
             sentence = f"no longer measured: {sentence}"
         ordered = sorted(self.evidence.values(), key=lambda match: (match.evidence != lead.evidence, -match.specific))
+        # Advice on what only follows from the cause would lead away from it.
+        own = [match for match in ordered if match.cause == self.cause]
         labels: dict[str, Label] = {}
         for match in reversed(ordered):
             labels.update({name: value for name, value in match.labels.items() if value not in ANYWHERE})
@@ -334,13 +336,24 @@ class OpenIncident:
             scaled=is_scaled,
             share_pct=share,
             unit=tally.unit if tally is not None else lead.unit,
-            next=tuple(dict.fromkeys(match.next for match in ordered if match.next)),
-            commands=tuple(dict.fromkeys(command for match in ordered for command in match.commands)),
+            next=tuple(dict.fromkeys(match.next for match in own if match.next)),
+            commands=tuple(dict.fromkeys(command for match in own for command in match.commands)),
             history=lead.history,
             kept=self.kept,
             place=dict(self.place),
             still_since_ns=self.last_ns if self.still and not self.ended and blind is None else None,
         )
+
+    def _labels_said(self) -> dict[str, Label]:
+        """The labels of the row that leads. Where its rows have several protocols the sentence names none."""
+        proof = self.lead.evidence
+        rows = [
+            match.labels
+            for match in (self.lead, *self.evidence.values())
+            if match.cause == self.cause and match.evidence.row[:3] == proof.row[:3]
+        ]
+        differ = {name: "" for name in ("protocol", "ethertype") if len({row.get(name) for row in rows}) > 1}
+        return {**self.lead.labels, **differ}
 
     def _with_share(self) -> Match:
         """The match of its cause that knows a share, where the one that leads does not."""

@@ -12,12 +12,17 @@ from typing import Protocol
 
 from netconsole.base import figure
 from netconsole.base.netns_labels import is_namespace_inode
+from netconsole.probes.causes import Causes
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
 
 ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""
 MAX_NAME = 90
 """Longer than any name, and than what a counter means in our words."""
+_MAX_WHY = 160
+WHY = "why"
+"""A label in place of what the rule says of the cause: what was found out about it."""
+_NO_PROTOCOL = (None, "", "none", "not IP", "unparsed")
 _HOST = "host"
 """The network namespace of the host itself, as labels name it."""
 _OF_HOST = "host: "
@@ -42,6 +47,21 @@ def fits(rule: HasWhere, labels: Mapping[str, object]) -> bool:
         str(labels.get(name)) in wanted or (ANYTHING in wanted and labels.get(name) is not None)
         for name, wanted in rule.where.items()
     )
+
+
+def rule_of(rule: FindingSpec, causes: Causes | None, labels: Mapping[str, object]) -> FindingSpec | None:
+    """The rule, as it is said of this row; None where it does not speak of it."""
+    if rule.kinds:
+        cause = causes.of(labels) if causes is not None else None
+        found = rule.cases.get(cause) if cause is not None else None
+    else:
+        found = rule
+    return found if found is not None and fits(found, labels) else None
+
+
+def is_urgent(rule: FindingSpec, value: float) -> bool:
+    """Whether a value that is not small and lasting is ``!!``."""
+    return rule.level == "!!" or (rule.urgent_over is not None and value > rule.urgent_over)
 
 
 def supersedes(level: str, known: str) -> bool:
@@ -110,13 +130,19 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
     where = "" if labels.get("netns") in (None, "", _HOST) else f" (netns {named['netns']})"
     devices = [label for label in _DEVICES if isinstance(labels.get(label), str)]
     for label in devices:
-        named[label] = f"{named[label] or 'unknown device'}{where}"
+        named[label] = f"{named[label]}{where}" if labels[label] else where.strip(" ()") or "this host"
+    if "netns" in labels:
+        named["netns"] = where.strip(" ()") or "this host"
     sentence = rule.say
+    if labels.get("protocol", "") in _NO_PROTOCOL and "protocol" in labels:
+        named["protocol"] = "" if labels.get("ethertype") in _NO_PROTOCOL else named.get("ethertype", "")
+        sentence = sentence if named["protocol"] else sentence.replace("{protocol} ", "")
     if not any(f"{{{label}}}" in sentence for label in ("netns", *devices)):
         head, colon, rest = sentence.partition(": ")
         sentence = f"{head}{{where}}{colon}{rest}"
     try:
-        return sentence.format(**{**named, **words, "where": where})
+        why = figure.safe(labels[WHY], _MAX_WHY) if labels.get(WHY) else rule.why.format(**named)
+        return sentence.format(**{**named, **words, WHY: why, "where": where})
     except (KeyError, IndexError, ValueError) as error:
         # The manifest promised a label that this row has not: say so rather than nothing.
         return f"{rule.say} ({error.args[0]}: not in this row)"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from netconsole.base.checker import Checker
+from netconsole.probes.causes import CAUSE_KINDS, Causes, CauseSpec
 from netconsole.probes.manifest import JUDGES, DropPlaceSpec, FindingSpec, HistogramSpec, TableSpec
 from netconsole.probes.sentences import alternatives, check_sentence, texts_by_name, word
 
 LEVELS = ("!", "!!", "ok")
 FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
+_WHY = "why"
+"""The cause of a row in words, where its table has causes."""
 
 _FINDING_KEYS = (
     "table", "histogram", "value", "percentile", "level", "over", "where", "say", "next", "cause", "place", "specific",
     "explains", "elsewhere", "at_once", "lasting", "share_pct", "share_of", "times_past", "commands", "joins",
-    "state", "means", "judge",
+    "state", "means", "judge", "urgent_over", "kinds",
 )  # fmt: skip
 _DROP_PLACE_KEYS = (
     "table", "value", "stage", "at", "say", "where", "by", "same_as", "elsewhere", "same_elsewhere", "aliases", "fine",
@@ -30,6 +34,7 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
     labels: Sequence[str] = ()
     values: Sequence[str] = ()
     gauges: Sequence[str] = ()
+    causes: Causes | None = None
     if is_histogram:
         name = item.text("histogram", None, tuple(histograms))
         if name in histograms:
@@ -39,20 +44,24 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
         if name in tables:
             labels = tables[name].labels
             values = [column.name for column in tables[name].value]
+            causes = tables[name].causes
         gauges = [column.name for column in tables[name].value if column.kind == "max"] if name in tables else []
     value = "" if is_histogram else item.text("value", None, tuple(values))
     percentile = item.number("percentile", 99.0, 0.0, 100.0) if is_histogram else None
     where = item.table("where")
     where.only(labels, "label")
     say = item.text("say")
-    check_sentence(item, "say", say, (*labels, *values, *FINDING_WORDS))
+    kinds = tuple(item.texts("kinds", (), CAUSE_KINDS))
+    if kinds and causes is None:
+        item.wrong("kinds", "expected in a finding of a table that names its causes")
+    check_sentence(item, "say", say, (*labels, *values, *FINDING_WORDS, *([_WHY] if kinds else [])))
     commands = item.texts("commands")
     for command in commands:
         check_sentence(item, "commands", command, labels)
     elsewhere = item.table("elsewhere")
     state = item.text("state", "")
     check_sentence(item, "state", state, labels)
-    return FindingSpec(
+    rule = FindingSpec(
         table=name,
         value=value,
         level=item.text("level", "!", LEVELS),
@@ -77,6 +86,29 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
         state=state,
         means=item.text("means", ""),
         judge=item.text("judge", "", ("", *JUDGES)),
+        urgent_over=item.number("urgent_over", None, 0.0, 1e18),
+        kinds=kinds,
+    )
+    known = causes.specs if causes is not None else ()
+    return replace(rule, cases={one: _case(rule, one) for one in known if one.kind in kinds and _meet(rule, one)})
+
+
+def _meet(rule: FindingSpec, one: CauseSpec) -> bool:
+    """Whether a row can be both what the rule and what the cause speaks of."""
+    return all(set(values).intersection(one.where.get(label, values)) for label, values in rule.where.items())
+
+
+def _case(rule: FindingSpec, one: CauseSpec) -> FindingSpec:
+    """The rule, as it is said of rows with this cause."""
+    return replace(
+        rule,
+        cause=rule.cause.replace("{cause}", one.cause) or one.cause,
+        place=rule.place or one.place,
+        explains=(*rule.explains, *one.explains),
+        specific=max(rule.specific, one.specific),
+        next=" ".join(filter(None, (rule.next, one.next))),
+        commands=(*rule.commands, *one.commands),
+        why=one.why,
     )
 
 
@@ -85,6 +117,7 @@ def drop_place(item: Checker, tables: Mapping[str, TableSpec]) -> DropPlaceSpec:
     item.only(_DROP_PLACE_KEYS)
     name = item.text("table", None, tuple(tables))
     labels = tables[name].labels if name in tables else ()
+    causes = tables[name].causes if name in tables else None
     values = [column.name for column in tables[name].value if column.kind == "sum"] if name in tables else []
     where, by, aliases = item.table("where"), item.table("by"), item.table("aliases")
     where.only(labels, "label")
@@ -107,5 +140,17 @@ def drop_place(item: Checker, tables: Mapping[str, TableSpec]) -> DropPlaceSpec:
     said = {"at": [spec.at], "say": [spec.say], "by": spec.by.values(), "same_as": spec.same_as}
     for key, texts in (*said.items(), ("elsewhere", spec.elsewhere.values()), ("same_elsewhere", spec.same_elsewhere)):
         for text in texts:
-            check_sentence(item, key, text, labels)
-    return spec
+            check_sentence(item, key, text, (*labels, *([_WHY] if causes is not None else [])))
+    known = causes.specs if causes is not None else ()
+    return replace(spec, cases={one: _drop_place_case(spec, one) for one in known})
+
+
+def _drop_place_case(spec: DropPlaceSpec, one: CauseSpec) -> DropPlaceSpec:
+    """The place, as it is said of rows with this cause."""
+    return replace(
+        spec,
+        stage=spec.stage or one.stage,
+        say=spec.say.replace(f"{{{_WHY}}}", one.why),
+        same_as=one.same_as or spec.same_as,
+        case_of=spec,
+    )

@@ -28,7 +28,7 @@ def read(path: Path) -> str:
 
 def assembled(text: str, path: Path) -> str:
     """This text, which is or might be that of the file ``path``, with all that it includes. Raises BadInput."""
-    return "\n".join(_lines(text, path, _common(path.parent), set()))
+    return "\n".join(_lines(text, path, common(path.parent), set()))
 
 
 def behind_headers(text: str) -> str:
@@ -68,7 +68,7 @@ def _header(name: str, number: int, path: Path, common: Path) -> Path:
     return header
 
 
-def _common(directory: Path) -> Path:
+def common(directory: Path) -> Path:
     """The shared headers for a source in this directory: its tree's own, or those that come with the program."""
     trees = (tree / COMMON for tree in directory.absolute().parents[:2])
     return next((found for found in trees if found.is_dir()), paths.data("probes") / COMMON)

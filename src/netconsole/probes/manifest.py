@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from netconsole.probes import includes
+from netconsole.probes.causes import Causes, CauseSpec
 from netconsole.probes.meaning import Meaning
 from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import Mode, Scalar
@@ -86,6 +87,8 @@ class TableSpec:
     """Labels and values that are shown, in this order; empty: all."""
     page: str = ""
     """What the page of a row has besides, one of PAGES."""
+    causes: Causes | None = None
+    """Why the packets of its rows were lost; None: its findings say that themselves."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -199,6 +202,13 @@ class FindingSpec:
     """What that word means, in a sentence that fits 80 columns with the name of a datapath."""
     judge: str = ""
     """One of JUDGES, who says both instead."""
+    urgent_over: float | None = None
+    """A large one above this is ``!!``, whatever the level."""
+    kinds: tuple[str, ...] = ()
+    """It speaks of rows whose cause is of these kinds: for each such cause there is a rule in ``cases``."""
+    cases: Mapping[CauseSpec, FindingSpec] = field(default_factory=dict)
+    why: str = ""
+    """Of a case: its cause in words, which the sentence has in the place of {why}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +237,9 @@ class DropPlaceSpec:
     """It counts other packets, too: what the finer ones do not explain is told as a line of its own."""
     left_out: bool = False
     """These rows are no dead packets."""
+    cases: Mapping[CauseSpec, DropPlaceSpec] = field(default_factory=dict)
+    """Of a table with causes: what is said of the rows of each."""
+    case_of: DropPlaceSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from netconsole.base.checker import Checker, close, shown
+from netconsole.probes.causes import read_causes
 from netconsole.probes.finding_reader import drop_place, finding
 from netconsole.probes.knobs import FILTERS, refusal, unit_of
 from netconsole.probes.manifest import (
@@ -55,6 +56,10 @@ _SECTIONS = (
     "probe", "limits", "knobs", "programs", "checks", "counters", "tables", "histograms", "records", "events",
     "findings", "drop_places", "panes", "governed_by", "losses",
 )  # fmt: skip
+_TABLE_KEYS = (
+    "map", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words",
+    "causes",
+)  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
 _MODULE = re.compile(r"\w{1,55}", re.ASCII)
@@ -76,7 +81,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
     if module and _MODULE.fullmatch(module) is None:
         probe.wrong("module", f"expected the name of a kernel module, such as vhost_net, found {shown(module)}")
     counters = {key: _counter(key, item) for key, item in _named(root.table("counters"))}
-    tables = {key: _table(key, item, counters) for key, item in _named(root.table("tables"))}
+    tables = {key: _table(key, item, counters, directory) for key, item in _named(root.table("tables"))}
     histograms = {key: _histogram(key, item) for key, item in _named(root.table("histograms"))}
     programs = tuple(_program(item) for item in root.tables("programs"))
     if source == "bpf" and not programs and not root.has("programs"):
@@ -264,10 +269,8 @@ def _shown(item: Checker, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(columns))
 
 
-def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> TableSpec:
-    item.only(
-        ("map", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words")
-    )
+def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], directory: Path) -> TableSpec:
+    item.only(_TABLE_KEYS)
     item.integer("ways", 1, 1, 64)
     key, value = _columns(item, "key"), _columns(item, "value", name)
     names = [column.name for column in (*key, *value)]
@@ -285,7 +288,7 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec]) -> Tab
     if columns and sort and sort not in columns:
         item.wrong("columns", f'expected "{sort}" too, which the table is sorted by')
     page = item.text("page", "", PAGES) if item.has("page") else ""
-    return replace(spec, columns=columns, page=page)
+    return replace(spec, columns=columns, page=page, causes=read_causes(item, directory))
 
 
 def _histogram(name: str, item: Checker) -> HistogramSpec:

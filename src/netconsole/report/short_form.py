@@ -10,6 +10,8 @@ from typing import Any
 from netconsole.base import figure
 from netconsole.findings.rules import (
     fits,
+    is_urgent,
+    rule_of,
     say,
     supersedes,
     words_of_gauges,
@@ -244,13 +246,14 @@ def _table_rule(
     span_s = seconds(snapshot, name)
     for position, row in enumerate(probe.tables.get(rule.table, ())):
         total = row.get(rule.value)
-        if not isinstance(total, (int, float)) or isinstance(total, bool) or not fits(rule, row):
+        one = rule_of(rule, spec.causes, row)
+        if not isinstance(total, (int, float)) or isinstance(total, bool) or one is None:
             continue
         value = total if column.kind == "max" else total / span_s if span_s else None
         if value is not None and value > rule.over:
             words = {**words_of_gauges(spec, row), **words_of_table(rule, column, value, total, at_least, at_least)}
-            text = say(rule, row, words)
-            yield (rule.table, position), Highlight(rule.level, name, text, rule.next, value)
+            text = say(one, row, words)
+            yield (rule.table, position), Highlight("!!" if is_urgent(one, value) else "!", name, text, one.next, value)
 
 
 def _histogram_rule(

@@ -160,6 +160,8 @@ connection (6.1), and what waits for a program that closes its tun device."""
 
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))
+REASONS = tuple(_CLASSES)
+"""All that this version knows, of any kernel."""
 
 
 def from_btf(btf: Btf) -> Dict[str, str]:

@@ -35,7 +35,7 @@ LOSS = {
     "TcpExtTCPBacklogDrop": "TCP segment was dropped: the backlog of a busy socket is full",
     "TcpExtPFMemallocDrop": "packet was dropped: memory reserved for emergencies was used",
     "TcpExtTCPMinTTLDrop": "TCP segment has a lower TTL than the socket accepts",
-    "TcpExtTCPDeferAcceptDrop": "TCP handshake waits for data (TCP_DEFER_ACCEPT)",
+    "TcpExtTCPDeferAcceptDrop": "TCP handshake waits for data (deferred accept)",
     "TcpExtIPReversePathFilter": "reverse path filter: the answer would take another way",
     "TcpExtTCPTimeWaitOverflow": "too many TCP connections in TIME-WAIT",
     "TcpExtTCPReqQFullDrop": "queue of half-open connections is full",

@@ -190,6 +190,9 @@ def test_drop_reasons_of_kernels_have_a_class(files: KernelBtf, tmp_path: Path) 
     found = btf.Btf(str(files.vmlinux), [str(files.modules["openvswitch"]), *radio_types(files, tmp_path)])
     names = drop_reasons.values_of(drop_reasons.from_btf(found))
     assert [name for name in sorted(names) if drop_reasons.class_of(name) == drop_reasons.UNKNOWN] == []
+    causes = probes.shipped("kernel_drops").tables["drops"].causes
+    assert causes is not None
+    assert [name for name in sorted(names) if (one := causes.of({"reason": name})) is None or not one.where] == []
 
 
 def radio_types(files: KernelBtf, directory: Path) -> list[str]:

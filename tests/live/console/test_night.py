@@ -87,7 +87,7 @@ def story(firewall: Namespace, directory: Path, columns: int, lines: int) -> tup
     command = ("/bin/sh", "-c", f"cd {shlex.quote(str(directory))} && exec {shlex.join(words)}")
     with TerminalProcess(command, environment, columns, lines) as console:
         line = PoorLine(console)
-        line.until("the firewall drops")
+        line.until("a rule or policy of nftables drops")
         line.press("i")
         page = line.until(f"UDP {PORT}")
         assert "veth-b" in page and "Investigation" in page and "input hook" in page

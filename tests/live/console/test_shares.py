@@ -185,10 +185,10 @@ LISTENS, RULE, QDISC = "nobody-listens", "firewall-drops", "qdisc-drops"
 REFUSALS = [
     *(Refusal("closed port", LISTENS, share) for share in (1.0, 0.5, 0.01)),
     *(Refusal("nft rule", RULE, share) for share in (1.0, 0.5, 0.01)),
-    *(Refusal("rp_filter", "kernel-drop", share) for share in (1.0, 0.5, 0.01)),
+    *(Refusal("rp_filter", "reverse-path", share) for share in (1.0, 0.5, 0.01)),
     *(Refusal("full socket", "receive-buffer-full", share) for share in (1.0, 0.5)),
     Refusal("full socket", "receive-buffer-full", 0.01, per_s=3 * PER_S),
-    *(Refusal("XDP", "kernel-drop", share) for share in (1.0, 0.5, 0.01)),
+    *(Refusal("XDP", "xdp-drops", share) for share in (1.0, 0.5, 0.01)),
     *(Refusal("qdisc", QDISC, share) for share in (1.0, 0.5, 0.01)),
     Refusal("tap ring", "tap-ring-full", 1.0),
     *(Refusal("lo, closed port", LISTENS, share) for share in (1.0, 0.5, 0.01)),

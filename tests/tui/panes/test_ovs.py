@@ -138,9 +138,9 @@ def test_what_is_wrong_stands_out_the_trap_by_its_name() -> None:
     windows = Windows(scene.manifests)
     windows.update(scene.state)
     found = matches(scene.state, scene.manifests, windows)
-    said = {match.sentence(match.value, None, False, False, False): match.level for match in found}
+    said = {match.sentence(match.labels, match.value, None, False, False, False): match.level for match in found}
     assert said["ovs-system: no handler is registered, so every new flow is lost"] == "!!"
-    assert said["vnet9: no handler is registered (ENOTCONN), all 5 upcalls/s are lost, ovs-system"] == "!!"
+    assert said["vnet9: no handler is registered, all 5 upcalls/s are lost, ovs-system"] == "!!"
     assert said["vnet1: 10 upcalls/s get no answer, ovs-system"] == "!!"
     assert [level for sentence, level in said.items() if "1 upcall in 100 takes over" in sentence] == ["!"]
 

@@ -98,7 +98,7 @@ def test_what_only_the_coarse_counter_has_is_a_line_of_its_own(manifests: dict[s
         row(("softnet", "cpus", "dropped"), 100, 10.0, cpu=0),
     ]
     found = drop_places(rows, manifests)
-    assert told(found) == [("driver", "eth0", 850), ("backlog", "eth0", 100), ("kernel", "eth0", 50)]
+    assert told(found) == [("driver", "eth0", 850), ("backlog", "eth0", 100), ("device", "eth0", 50)]
     assert found[0].per_s == 85.0
     assert [place.level for place in found] == ["!", "!", "ok"]
 

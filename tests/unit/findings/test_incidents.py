@@ -39,7 +39,7 @@ def matches(state: State, manifests: dict[str, Manifest], *more: Any) -> list[Ma
 
 
 def said(match: Match) -> str:
-    return match.sentence(match.value, None, False, False, False)
+    return match.sentence(match.labels, match.value, None, False, False, False)
 
 
 def drops(stream: Stream, delta: int, reason: str = "QDISC_DROP", kind: str = "suspicious", total: int = 100) -> None:
@@ -271,8 +271,7 @@ def test_a_device_of_another_network_namespace_is_told_from_the_hosts(
         stream.state.apply(frame)
     stream.end()
     where = {said(match).partition(":")[0] for match in matches(stream.state, manifests)}
-    unknown = {"unknown device", "unknown device (netns blue)"}
-    assert where == {"lo", "lo (netns blue)", "lo (netns 4026532017)", *unknown}
+    assert where == {"lo", "lo (netns blue)", "lo (netns 4026532017)", "this host", "netns blue"}
 
 
 def test_polls_of_no_device_are_those_of_the_backlog() -> None:
@@ -359,7 +358,7 @@ def test_nothing_is_called_ended_while_its_counter_moves(what_happens: list[str]
             connection = Connection("lost", "killed", 1.0)
         else:
             stream.end()
-        listed = [one for one in findings.update(stream.state, connection) if one.cause == "kernel-drop"]
+        listed = [one for one in findings.update(stream.state, connection) if one.cause == "wrong-checksum"]
         assert [one.ended_ns for one in listed] == [None]
 
 
@@ -397,7 +396,7 @@ def test_one_cause_at_one_place_is_one_incident(stream: Stream) -> None:
             stream.state.apply(frames.Table(**stamp, name=table, interval_ns=SECOND, full=False, rows=[row]))
         stream.end()
         (one,) = findings.update(stream.state)
-    assert one.sentence == "dns-cache (1782) UDP port 5353 loses 955 packets/s: its receive buffer of 8 kB is full"
+    assert one.sentence == "dns-cache (1782) UDP port 5353: its receive buffer of 8 kB is full: 955 packets/s lost"
     assert (one.level, one.cause, one.total) == ("!!", "receive-buffer-full", 1910)
     assert {evidence.probe for evidence in one.evidence} == {"kernel_drops", "socket_drops"}
     assert one.where == {

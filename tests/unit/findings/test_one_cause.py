@@ -80,7 +80,9 @@ def test_what_a_peer_refuses_is_one_incident_though_both_ends_and_the_sender_cou
     watched, ends = Watched(), ((SENT, SENDER, 60), (RECEIVED, PEER, 60), (COUNTERS, REFUSED, 60))
     for _ in range(3):
         (one,) = watched.interval(*ends, (DROPS, TOO_LONG, 60))
-    assert one.sentence.startswith("veth-a (netns red): its peer refuses 60 UDP packets/s: longer than")
+    assert one.sentence.startswith(
+        "veth-a (netns red): longer than its peer's MTU, or the peer is down: 60 UDP packets/s lost"
+    )
     assert (one.cause, one.total, one.peak) == ("peer-refuses", 180, 60.0)
     assert {proof.probe for proof in one.evidence} == {"kernel_drops", "link_rates", "protocol_counters"}
     watched = Watched()
@@ -95,7 +97,7 @@ def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
         found = watched.interval(*ends, (DROPS, FULL, 60), (BACKLOG, {"cpu": 1}, 60))
         assert [one.cause for one in found] == ["backlog-full"], told(found)
     (one,) = found
-    assert one.sentence.startswith("CPU 1: 60 packets/s dropped because its backlog is full") and one.total == 120
+    assert one.sentence.startswith("CPU 1: its backlog is full: 60 packets/s lost") and one.total == 120
 
 
 @pytest.mark.proves("nic_counters", "findings.losses.count.!.loss+rx_queue_N_xdp_tx_errors")
@@ -156,13 +158,13 @@ def test_what_conntrack_drops_is_not_called_a_firewall() -> None:
     both = [(COUNTERS, tracked(name), 40) for name in ("drop", "insert_failed")]
     for some in (both, both[::-1]):
         (one,) = Watched().interval(*some, (DROPS, freed, 40))
-        assert told([one]) == {"40/s (netns red): drop": ("conntrack-drops", 40)}
+        assert told([one]) == {"netns red: drop: 40/s": ("conntrack-drops", 40)}
         assert {proof.probe for proof in one.evidence} == {"kernel_drops", "protocol_counters"}
     (one,) = Watched().interval(both[1], (DROPS, freed, 40))
-    assert told([one]) == {"40/s (netns red): insert_failed": ("conntrack-clash", 40)}
+    assert told([one]) == {"netns red: insert_failed: 40/s": ("conntrack-clash", 40)}
 
 
-@pytest.mark.proves("kernel_drops", "findings.drops.count.!.NETFILTER_DROP+postrouting")
+@pytest.mark.proves("kernel_drops", "findings.drops.count.!.refused")
 @pytest.mark.parametrize("hook", ["output", "postrouting"])
 def test_what_a_firewall_drops_of_what_the_host_sends_is_one_incident(hook: str) -> None:
     """IP counts it, too, as not sent. What comes in and is dropped it does not."""
@@ -183,9 +185,9 @@ def test_what_no_device_explains_is_said_of_its_namespace_and_counted_once() -> 
     watched = Watched()
     for _ in range(2):
         (one,) = watched.interval((COUNTERS, REFUSED, 70), (COUNTERS, of_ip, 75))
-    assert told([one]) == {"75/s (netns red): not sent (IpOutDiscards)": ("send-refused", 150)}
+    assert told([one]) == {"netns red: not sent: 75/s": ("send-refused", 150)}
     (one,) = Watched().interval((COUNTERS, REFUSED, 70))
-    assert told([one]) == {"70/s (netns red): not sent: no room (UdpSndbufErrors)": ("udp-send-refused", 70)}
+    assert told([one]) == {"netns red: not sent: no room: 70/s": ("udp-send-refused", 70)}
 
 
 def causes(found: Sequence[Incident]) -> set[str]:

@@ -38,7 +38,7 @@ def test_an_incident_goes_on_by_the_counter_and_ends_with_it(watched: Watched) -
     """The rate is of now and the total exact: neither is that of when the probe was lowered."""
     for _ in range(3):
         (one,) = watched.interval((DROPS, REFUSED, 1000), (COUNTERS, NO_PORT, 1000))
-    assert one.sentence == "lo (netns red): 1.00k UDP packets/s go to a port where nobody listens"
+    assert one.sentence == "lo (netns red): nobody listens on their port: 1.00k UDP packets/s refused"
     assert len(one.evidence) == 2
     since = clock(102 * SECOND + 5)
     stream = watched._stream
@@ -47,7 +47,7 @@ def test_an_incident_goes_on_by_the_counter_and_ends_with_it(watched: Watched) -
         listed = watched.interval((COUNTERS, NO_PORT, 4000))
         (told,) = [other for other in listed if other.cause == "nobody-listens"]
         assert told.sentence == (
-            f"lo (netns red): 4.00k UDP packets/s go to a port where nobody listens {BY_COUNTER.format(since)}"
+            f"lo (netns red): nobody listens on their port: 4.00k UDP packets/s refused {BY_COUNTER.format(since)}"
         )
         assert (told.total, told.at_least, told.blind_since_ns) == (3000 + number * 4000, False, None)
         assert told.number == one.number
@@ -125,10 +125,10 @@ def test_without_a_counter_nobody_knows_whether_it_goes_on(watched: Watched) -> 
 def test_an_incident_of_scaled_rows_is_marked_in_every_form(watched: Watched) -> None:
     """Whatever it says of now; its total and peak keep the mark when rows are of all packets again."""
     (one,) = watched.interval((DROPS, REFUSED, 1600), one_in=16)
-    assert one.sentence == "lo (netns red): ≈1.60k UDP packets/s go to a port where nobody listens"
+    assert one.sentence == "lo (netns red): nobody listens on their port: ≈1.60k UDP packets/s refused"
     for _ in range(2):
         (one,) = watched.interval((DROPS, REFUSED, 800))
-    assert one.sentence == "lo (netns red): 800 UDP packets/s go to a port where nobody listens"
+    assert one.sentence == "lo (netns red): nobody listens on their port: 800 UDP packets/s refused"
     assert (one.scaled, one.at_least, one.mark, one.total) == (True, False, "≈", 3200)
     (data,) = document([one])
     assert data.scaled and "≈3\u202f200 packets, peak ≈1.60k/s" in short_form._of_incident(data, [], "").text

@@ -46,11 +46,13 @@ def test_what_conntrack_refuses_is_said_with_its_reason() -> None:
     row = {**HOST, "zone": 0, "protocol": "TCP", "outcome": "invalid", "reason": "bad checksum"}
     assert said("conntrack", row, 9) == []
     (one,) = said("conntrack", row, 200)
-    assert (one.level, one.sentence) == ("!", "eth0: 200 TCP packets/s fit no connection: bad checksum")
+    assert (one.level, one.sentence) == ("!", "eth0: bad checksum: 200 TCP packets/s fit no connection")
     row |= {"outcome": "dropped", "reason": "the table is full, or there is no memory"}
     (one,) = said("conntrack", row, 20)
     assert one.level == "!!"
-    assert one.sentence == "eth0: conntrack drops 20 TCP packets/s: the table is full, or there is no memory"
+    assert (
+        one.sentence == "eth0: conntrack drops them (the table is full, or there is no memory): 20 TCP packets/s lost"
+    )
 
 
 @pytest.mark.proves("ip_fragments", "findings.failed.count.!")
@@ -78,7 +80,7 @@ def test_idle_sockets_of_a_shared_port_are_said_with_the_flows_behind_it() -> No
 def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     assert said("protocol_counters", {"netns": "blue"}, 0, {"entries": 800, "limit": 1000, "full_pct": 80}) == []
     (one,) = said("protocol_counters", {"netns": "blue"}, 0, {"entries": 801, "limit": 1000, "full_pct": 80.1})
-    assert (one.level, one.sentence) == ("!", "conntrack is 80.1 % full (netns blue): 801 of 1.00k connections")
+    assert (one.level, one.sentence) == ("!", "netns blue: conntrack is 80.1 % full: 801 of 1.00k connections")
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ class Cell(NamedTuple):
     """What a cell shows, and the value to sort by. None is unknown, and always comes last.
 
     ``ends``, where the text has no room: a head, which is cut, and a tail, which stays as far as half the room.
+    ``sentence``: who, why, and how much, of which the cause is cut last.
     With ``history`` the cell is a sparkline of the values that it returns, in ``unit``. Only visible rows call it.
     """
 
@@ -44,6 +45,7 @@ class Cell(NamedTuple):
     history: Callable[[], Sequence[float | None]] | None = None
     unit: str = ""
     ends: tuple[str, str] | None = None
+    sentence: tuple[str, str, str] | None = None
 
 
 class TableRow:

@@ -309,6 +309,8 @@ class LineTable(Painted, can_focus=True):
             tone = cell.tone if cell.history is None else cell.tone or "trend"
             if cell.ends is not None and figure.width(text) > cells:
                 text = figure.fit_ends(*cell.ends, cells)
+            elif cell.sentence is not None and figure.width(text) > cells:
+                text = figure.fit_sentence(*cell.sentence, cells)
             pieces.append((figure.fit(text, cells, column.right), tone))
             x = start + cells
         pieces.append((" " * max(0, width - x), ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,9 +15,10 @@ from netconsole.tui.panes.common.columns import SPARK
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole.tui.widgets.look import LEVEL_TONES
+from netconsole.tui.widgets.look import LEVEL_TONES, Tone
 
 COLLECTOR = "collector"
+ENDED = "ended: "
 OWN_TOPIC = "netconsole"
 """Of what is no fault of the network."""
 
@@ -75,7 +77,7 @@ def _logged(one: Incident) -> TableRow:
         "since": Cell(clock(one.since_ns), float(one.since_ns), "dim"),
         "until": Cell(until, float(one.ended_ns or 0), "dim"),
         "level": Cell(one.level, one.level, LEVEL_TONES[one.level]),
-        "say": Cell(one.sentence, one.sentence),
+        "say": sentence_cell(one.sentence),
         "total": Cell(figure.count(one.total, one.mark) if one.total is not None else "", one.total or 0),
         "peak": Cell(figure.number(one.peak, one.mark) if one.is_count else "", one.peak or 0.0),
     }
@@ -146,7 +148,7 @@ def _row(finding: Incident, topic: str, unit: str) -> TableRow:
     cells = {
         "level": Cell(finding.level, finding.level, LEVEL_TONES["off" if ended else finding.level]),
         "topic": Cell(topic, finding.probe, "dim"),
-        "say": Cell(text, text, "dim" if ended else ""),
+        "say": sentence_cell(text, "dim" if ended else ""),
         "since": Cell(when, float(finding.since_ns), "dim"),
         "history": Cell("", history=lambda: history, tone="dim" if ended else "", unit=unit),
     }
@@ -155,7 +157,15 @@ def _row(finding: Incident, topic: str, unit: str) -> TableRow:
 
 def said(one: Incident) -> str:
     """Its sentence in a list, where a dimmed line alone would say that it is over."""
-    return told(one) if one.ended_ns is None else f"ended: {told(one)}"
+    return told(one) if one.ended_ns is None else f"{ENDED}{told(one)}"
+
+
+def sentence_cell(text: str, tone: Tone = "") -> Cell:
+    """A cell with a sentence, of which names are cut before the cause."""
+    mark = ENDED if text.startswith(ENDED) else ""
+    who, colon, rest = text.removeprefix(mark).partition(": ")
+    why, *how_much = re.split(r"(?=: )", rest, maxsplit=1)
+    return Cell(text, text, tone, sentence=(f"{mark}{who}", f"{colon}{why}", "".join(how_much)))
 
 
 def place_of(one: Incident) -> int:
