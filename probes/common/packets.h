@@ -203,19 +203,25 @@ static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
     }
 }
 
-/* Adds the ports of TCP, UDP, SCTP, UDP-Lite and DCCP. Not part of nc_parse because it costs a second read. */
-static inline void nc_parse_ports(struct nc_flow *flow, struct sk_buff *skb)
+/* Adds the ports of TCP, UDP, SCTP, UDP-Lite and DCCP. -1: they cannot be read. */
+static inline int nc_read_ports(struct nc_flow *flow, struct sk_buff *skb)
 {
     u16 port[2] __attribute__((aligned(4)));
 
     if (!flow->l4_at || (flow->l4 != 6 && flow->l4 != 17 && flow->l4 != 132 && flow->l4 != 136 && flow->l4 != 33))
-        return;
-    if (nc_load_4(port, skb, flow->l4_at)) {
-        nc_ledger_add(NC_PARSE_FAILED);
-        return;
-    }
+        return 0;
+    if (nc_load_4(port, skb, flow->l4_at))
+        return -1;
     flow->source_port = bpf_ntohs(port[0]);
     flow->target_port = bpf_ntohs(port[1]);
+    return 0;
+}
+
+/* The same, and counts what cannot be read. Not part of nc_parse because it costs a second read. */
+static inline void nc_parse_ports(struct nc_flow *flow, struct sk_buff *skb)
+{
+    if (nc_read_ports(flow, skb))
+        nc_ledger_add(NC_PARSE_FAILED);
 }
 
 static inline int nc_address_wanted(struct nc_config *config, u64 *address)

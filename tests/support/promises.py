@@ -34,6 +34,7 @@ def _of(manifest: Manifest) -> Iterator[str]:
     yield from (f"counters.{name}" for name in manifest.counters)
     for name, table in manifest.tables.items():
         yield from (f"tables.{name}.{part}" for part in (*table.labels, *_names(table.value)))
+        yield from (f"tables.{name}.example.{part}" for part in _names(table.example))
     for name, histogram in manifest.histograms.items():
         yield f"histograms.{name}"
         yield from (f"histograms.{name}.{label}" for label in histogram.labels)

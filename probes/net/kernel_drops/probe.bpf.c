@@ -5,6 +5,7 @@
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/example.h"
 
 struct drop_key {
     u64 location;       /* the caller that dropped */
@@ -14,7 +15,12 @@ struct drop_key {
     u16 ethertype;
     u16 l4;
 };
-BPF_TABLE("percpu_hash", struct drop_key, u64, drops, NC_ROWS_drops);
+struct drop_row {
+    u64 count;
+    u64 example;        /* see nc_example_due */
+};
+BPF_TABLE("percpu_hash", struct drop_key, struct drop_row, drops, NC_ROWS_drops);
+BPF_TABLE("hash", struct drop_key, struct nc_example, examples, NC_ROWS_drops);
 
 #define STACK_DEPTH 16
 struct drop_event {
@@ -72,23 +78,19 @@ static inline u32 drop_reason(struct bpf_raw_tracepoint_args *ctx)
 #endif
 }
 
-/* Sockets clear or overwrite skb->dev (tcp_v4_rcv, udp_set_dev_scratch). Then the index of the receiving device tells where the packet
- * came in. It is looked up in the socket's namespace, as dev_get_by_index_rcu does. */
+/* The device of this index, as dev_get_by_index_rcu finds it: 16 bytes of its name. */
 #define INDEX_HASH 256  /* NETDEV_HASHENTRIES */
 #define INDEX_CHAIN 8
-static inline void place_of_socket(struct nc_place *place, struct sk_buff *skb, struct sock *sk)
+static inline void name_by_index(u64 *name, struct net *net, u32 index)
 {
-    u32 index = NC_READ(skb, skb_iif);
-    struct net *net = NC_READ(sk, __sk_common.skc_net.net);
     struct hlist_head *heads = NC_READ(net, dev_index_head);
     struct hlist_node *node = NC_READ(&heads[index & (INDEX_HASH - 1)], first);
 
-    place->netns = NC_READ(net, ns.inum);
 #pragma unroll
     for (int i = 0; i < INDEX_CHAIN && node && index; i++) {
         struct net_device *dev = (void *)node - offsetof(struct net_device, index_hlist);
         if (NC_READ(dev, ifindex) == index) {
-            bpf_probe_read_kernel(place->device, sizeof(place->device), &dev->name);
+            bpf_probe_read_kernel(name, 16, &dev->name);
             break;
         }
         node = NC_READ(node, next);
@@ -104,24 +106,41 @@ static inline int is_unix(struct sk_buff *skb)
     return sk && NC_READ(sk, __sk_common.skc_family) == FAMILY_UNIX;
 }
 
-static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
+/* Is this the device that a packet is at? While a packet is in a tree of TCP or of defragmentation, that memory holds a node of the tree. It
+ * is a device if its queues point back. */
+static inline int is_device(struct sk_buff *skb, struct net_device *dev)
 {
-    struct net_device *dev = NC_GET(skb, dev);
+    return dev && (!NC_GET(skb, next) || NC_GET(NC_GET(dev, _tx), dev) == dev);
+}
+
+static inline struct sock *socket_of(struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
+{
     struct sock *sk = NULL;
 
-    /* While a packet is in a tree of TCP or of defragmentation, that memory holds a node of the tree. It is a
-     * device if its queues point back. */
-    if (dev && (!NC_GET(skb, next) || NC_GET(NC_GET(dev, _tx), dev) == dev))
-        nc_place_of(place, dev);
-    if (place->device[0])
-        return;
 #if NARGS_kfree_skb >= 4        /* read by a helper: the verifiers of 6.11 and 6.12 do not know that it may be NULL */
     bpf_probe_read_kernel(&sk, sizeof(sk), &ctx->args[3]);
 #endif
+    return sk ? sk : NC_READ(skb, sk);
+}
+
+/* Sockets clear or overwrite skb->dev (tcp_v4_rcv, udp_set_dev_scratch). Then the index of the receiving device tells where the packet
+ * came in. It is looked up in the socket's namespace. */
+static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
+{
+    struct net_device *dev = NC_GET(skb, dev);
+    struct sock *sk;
+    struct net *net;
+
+    if (is_device(skb, dev))
+        nc_place_of(place, dev);
+    if (place->device[0])
+        return;
+    sk = socket_of(ctx, skb);
     if (!sk)
-        sk = NC_READ(skb, sk);
-    if (sk)
-        place_of_socket(place, skb, sk);
+        return;
+    net = NC_READ(sk, __sk_common.skc_net.net);
+    place->netns = NC_READ(net, ns.inum);
+    name_by_index(place->device, net, NC_READ(skb, skb_iif));
 }
 
 /* The hook at which a firewall dropped (HOOKS of netconsole_collector/names/labels.py). The kernel does not say it, but what it has
@@ -170,6 +189,39 @@ static inline int is_to_host(struct sk_buff *skb)
 #else
     return 0;
 #endif
+}
+
+/* The device by which a packet came in, in the namespace that it is in now. */
+static inline void came_in_by(u64 *name, struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
+{
+    u32 index = NC_GET(skb, skb_iif);
+    struct net_device *dev = NC_GET(skb, dev);
+    struct net *net = NULL;
+
+    if (!index)         /* it was made on this host */
+        return;
+    if (is_device(skb, dev)) {
+        if (NC_GET(dev, ifindex) == index) {
+            NC_NAME(name, dev);
+            return;
+        }
+        net = NC_READ(dev, nd_net.net);
+    } else {
+        struct sock *sk = socket_of(ctx, skb);
+        if (sk)
+            net = NC_READ(sk, __sk_common.skc_net.net);
+    }
+    if (net)
+        name_by_index(name, net, index);
+}
+
+static inline void keep_example(struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb, struct drop_key *key, struct nc_flow *flow)
+{
+    struct nc_example example = {};
+
+    nc_example_of(&example, skb, flow);
+    came_in_by(example.device, ctx, skb);
+    examples.update(key, &example);
 }
 
 static inline void count_flow(struct drop_key *drop, struct nc_flow *flow, u64 weight)
@@ -268,7 +320,8 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
     struct sk_buff *skb = NC_ARG(0);
     struct drop_key key = { .location = ctx->args[1], .reason = drop_reason(ctx) };
     struct nc_flow flow = {};
-    u64 *count, none = 0, weight;
+    struct drop_row *row, none = {};
+    u64 weight;
     u32 flags;
 
 #ifdef HAVE_SKB_CONSUMED
@@ -315,10 +368,12 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         if (weight)
             nc_ledger_add(NC_UNLISTED);
     } else {
-        count = drops.lookup_or_try_init(&key, &none);
-        if (count) {
-            nc_add(count, weight);
+        row = drops.lookup_or_try_init(&key, &none);
+        if (row) {
+            nc_add(&row->count, weight);
             nc_row_weighed(weight);
+            if (nc_example_due(&row->example))
+                keep_example(ctx, skb, &key, &flow);
         } else {
             nc_ledger_add_many(NC_MAP_FULL, weight);
         }

@@ -13,7 +13,8 @@ from netconsole.base import figure
 from netconsole.base.timestamps import clock, utc
 from netconsole.findings.causes import ANYWHERE
 from netconsole.findings.match import RANK, Evidence, EvidenceKind, Level
-from netconsole.snapshot.document import EvidenceData, IncidentData
+from netconsole.snapshot.document import EvidenceData, ExampleData, IncidentData
+from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import Label
 
 _KINDS: Mapping[EvidenceKind, Literal["table", "histogram", "source"]] = {
@@ -73,6 +74,8 @@ class Incident:
     """Whether total and peak were made of a share of the packets."""
     kept: bytes = b""
     """Of one that is over: the samples of :attr:`past`, four bytes each."""
+    example: Example | None = None
+    """The latest packet of the row that has counted most of it; None where no row keeps one."""
 
     @property
     def past(self) -> Sequence[float | None]:
@@ -130,6 +133,7 @@ def _data(one: Incident, same: int | None) -> IncidentData:
         scaled=one.scaled,
         not_measured_since=None if one.blind_since_ns is None else utc(one.blind_since_ns / 1e9),
         same=same,
+        example=None if one.example is None else ExampleData.of(one.example),
     )
 
 

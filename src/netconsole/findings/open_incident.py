@@ -14,6 +14,7 @@ from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.of_rules import is_lower_bound
 from netconsole.findings.saved_log import SavedIncident, SavedRow, SavedTally, row_key, saved
 from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Move, Window, Windows, interval_s
+from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
@@ -114,6 +115,8 @@ class OpenIncident:
     """Nothing of it was ever large enough to be said after one interval."""
     kept: bytes = b""
     """Once it has ended: what the row that leads counted a second while it lasted."""
+    example: Example | None = None
+    """The latest packet of the row that has counted most of it."""
 
     @property
     def group(self) -> Group:
@@ -158,6 +161,7 @@ class OpenIncident:
     def count(self, state: State, windows: Windows) -> bool:
         """Take over what the incident's rows have counted. True when one of its own cause moved in this interval."""
         self.counted_now = is_held = False
+        packets: list[tuple[bool, int, int, Example]] = []
         for (family, _), tally in self.tallies.items():
             probe = state.probes.get(family.probe)
             table = probe.tables.get(family.table) if probe is not None and probe.measuring else None
@@ -173,6 +177,8 @@ class OpenIncident:
                 if count is None:
                     continue
                 counted.take(count.total)
+                if row is not None and row.example is not None:
+                    packets.append((tally.cause == self.cause, counted.counted, len(packets), row.example))
                 self.scaled = self.scaled or bool(count.delta and table is not None and table.one_in > 1)
                 rate += count.per_s or 0.0
                 if tally.cause == self.cause and row is not None and row.moved(family.value):
@@ -199,6 +205,8 @@ class OpenIncident:
             tally.quiet = 0 if tally.moves_now else tally.quiet + 1
             is_held = is_held or tally.moves_now
             self.counted_now = self.counted_now or counted_now
+        if packets:
+            self.example = max(packets)[-1]
         return self.counted_now or (is_held and not self.is_told_late())
 
     def tells_of(self, group: Group) -> bool:
@@ -268,6 +276,7 @@ class OpenIncident:
         self.last_ns = before.last_ns
         self.shown, self.is_small, self.at_least = before.shown, before.is_small, before.at_least
         self.scaled = before.scaled
+        self.example = before.example
         for one in before.tallies:
             rows = {row_key(row.key): _Row(row.start, row.last, row.before) for row in one.rows}
             self.tallies[Family(one.probe, one.table, one.value), one.cause] = _Tally(
@@ -340,6 +349,7 @@ class OpenIncident:
             commands=tuple(dict.fromkeys(command for match in own for command in match.commands)),
             history=lead.history,
             kept=self.kept,
+            example=self.example,
             place=dict(self.place),
             still_since_ns=self.last_ns if self.still and not self.ended and blind is None else None,
         )

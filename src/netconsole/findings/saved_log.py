@@ -12,6 +12,7 @@ from netconsole.base import figure
 from netconsole.base.errors import UNREADABLE
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
+from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import Int, Label, Name, Natural, Sentence, Text
 from netconsole.telemetry.tables import RowKey
 
@@ -83,6 +84,7 @@ class SavedIncident(msgspec.Struct, frozen=True):
     tallies: Annotated[list[SavedTally], Meta(max_length=100)]
     place: Annotated[dict[Name, Label], Meta(max_length=32)] | None = None
     scaled: bool = False
+    example: Example | None = None
 
     def told(self) -> Incident:
         """As it was then. Its texts are from a file, and made safe for a terminal once more."""
@@ -108,6 +110,7 @@ class SavedIncident(msgspec.Struct, frozen=True):
             history=(),
             place=self.place,
             scaled=self.scaled,
+            example=self.example,
         )
 
 
@@ -139,6 +142,7 @@ def saved(
         tallies=list(tallies),
         place=None if one.place is None else dict(one.place),
         scaled=one.scaled,
+        example=one.example,
     )
 
 

@@ -89,6 +89,8 @@ class TableSpec:
     """What the page of a row has besides, one of PAGES."""
     causes: Causes | None = None
     """Why the packets of its rows were lost; None: its findings say that themselves."""
+    example: tuple[ColumnSpec, ...] = ()
+    """What is kept of the latest packet of a row; empty: nothing."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ _SECTIONS = (
 )  # fmt: skip
 _TABLE_KEYS = (
     "map", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words",
-    "causes",
+    "causes", "example",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
@@ -228,7 +228,7 @@ def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Polarity:
 def _columns(item: Checker, name: str, table: str | None = None) -> tuple[ColumnSpec, ...]:
     """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
-    own = ("worse", "needs") if table else ("stands_for", "added") if name == "key" else ()
+    own = ("worse", "needs") if table else ("stands_for", "added") if name == "key" else ("stands_for",)
     words = _words(item, name)
     for one in item.tables(name):
         one.only(("name", "type", "as", "unit", "kind", "count", "head", "spare", *own))
@@ -272,7 +272,7 @@ def _shown(item: Checker, known: Sequence[str]) -> tuple[str, ...]:
 def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], directory: Path) -> TableSpec:
     item.only(_TABLE_KEYS)
     item.integer("ways", 1, 1, 64)
-    key, value = _columns(item, "key"), _columns(item, "value", name)
+    key, value = _columns(item, "key"), _without_padding(_columns(item, "value", name))
     names = [column.name for column in (*key, *value)]
     for twice in sorted({one for one in names if one and names.count(one) > 1}):
         item.wrong("key", f'"{twice}" is there twice')
@@ -288,7 +288,26 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], direct
     if columns and sort and sort not in columns:
         item.wrong("columns", f'expected "{sort}" too, which the table is sorted by')
     page = item.text("page", "", PAGES) if item.has("page") else ""
-    return replace(spec, columns=columns, page=page, causes=read_causes(item, directory))
+    return replace(spec, columns=columns, page=page, example=_example(item), causes=read_causes(item, directory))
+
+
+def _without_padding(columns: Iterable[ColumnSpec]) -> tuple[ColumnSpec, ...]:
+    return tuple(column for column in columns if not column.type.startswith("pad["))
+
+
+def _example(table: Checker) -> tuple[ColumnSpec, ...]:
+    """What is kept of the latest packet of a row."""
+    if not table.has("example"):
+        return ()
+    item = table.table("example")
+    item.only(("map", "record"))
+    item.text("map")
+    record = _without_padding(_columns(item, "record"))
+    if not any(column.name == "mono_ns" and column.type == "u64" for column in record):
+        item.wrong("record", 'expected { name = "mono_ns", type = "u64", as = "time" } too: when the packet came')
+    if table.has("ways"):
+        table.wrong("example", "expected no ways: the rows of an array have no key in the kernel")
+    return record
 
 
 def _histogram(name: str, item: Checker) -> HistogramSpec:

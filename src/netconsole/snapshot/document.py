@@ -14,8 +14,10 @@ from msgspec import Meta
 from netconsole.base import figure
 from netconsole.base.documents import DocumentKind
 from netconsole.base.fact_keys import FactData
+from netconsole.base.timestamps import utc
 from netconsole.ping.breakdown import Breakdown
 from netconsole.probes.polarity import Polarity
+from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import ProbeStatus
 from netconsole.telemetry.histogram import value_below
 
@@ -118,6 +120,18 @@ class TableColumns(msgspec.Struct, frozen=True):
     values: dict[str, ColumnData] = {}
 
 
+class ExampleData(msgspec.Struct, frozen=True):
+    """A packet: when it came (UTC, as of ``created``), and what is known of it, as its addresses."""
+
+    came: str
+    fields: dict[str, SnapshotValue] = {}
+
+    @classmethod
+    def of(cls, one: Example) -> ExampleData:
+        """A packet as a state has it."""
+        return cls(utc(one.wall_ns / 1e9), dict(one.fields))
+
+
 class ProbeData(msgspec.Struct, frozen=True):
     """What one probe measured, or why it did not."""
 
@@ -147,6 +161,8 @@ class ProbeData(msgspec.Struct, frozen=True):
     row_errors: dict[str, list[int]] = {}
     """Of columns whose rows were made of a share of the packets, as ``table.column``: by how much each row's count may
     be off by chance, 95 times in 100. 0: exact."""
+    row_examples: dict[str, list[ExampleData | None]] = {}
+    """By table: the latest packet of each row, in the table's order. Null where none is known."""
     until: str | None = None
     """When its figures end, where it was detached or lost before the end of the run. UTC, as of ``created``."""
 
@@ -195,6 +211,8 @@ class IncidentData(msgspec.Struct, frozen=True):
     """Whether total and peak were made of a share of the packets: what stands before them is ≈."""
     same: BoundedCount | None = None
     """Equal in incidents of one cause at one place: it was there, ended, and came again. Null: not known."""
+    example: ExampleData | None = None
+    """The latest packet of the row that counted most of it. Null where none is known."""
 
     @property
     def mark(self) -> str:

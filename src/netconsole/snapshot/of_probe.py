@@ -11,6 +11,7 @@ from netconsole.probes.polarity import Polarity
 from netconsole.snapshot.document import (
     ColumnData,
     Counter,
+    ExampleData,
     HistogramData,
     ProbeData,
     SnapshotValue,
@@ -82,6 +83,7 @@ def probe_data(
         history=_history(probe, start),
         row_history=_row_history(probe, manifest, start, seen_ns),
         row_errors=_row_errors(probe, manifest, start),
+        row_examples=_row_examples(probe, start),
         until=until,
     )
 
@@ -192,6 +194,16 @@ def _row_errors(probe: ProbeState, manifest: Manifest | None, start: ProbeTotals
             errors = [row.error(column.name) for row, _ in rows_since(table, start)]
             if any(errors):
                 found[f"{table.name}.{column.name}"] = errors
+    return found
+
+
+def _row_examples(probe: ProbeState, start: ProbeTotals) -> dict[str, list[ExampleData | None]]:
+    """The latest packets of rows, where any is known."""
+    found = {}
+    for table in probe.tables.values():
+        examples = [row.example for row, _ in rows_since(table, start)]
+        if any(examples):
+            found[table.name] = [None if one is None else ExampleData.of(one) for one in examples]
     return found
 
 

@@ -39,7 +39,7 @@ _DEVICE_FACTS = ("master", "bridge", "tap")
 """Properties whose value is the name of a device."""
 _FIXED = frozenset({
     "schema", "level", "kind", "role", "by", "word", "verdict", "cause", "unit", "probe", "name", "stage",
-    "probes", "hidden_by", "began", "ended", "not_measured_since", "created",
+    "probes", "hidden_by", "began", "ended", "not_measured_since", "created", "came",
 })  # fmt: skip
 """Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole. Not
 ``action``: that of an escalation has the device and the addresses to which it narrowed."""
@@ -87,9 +87,11 @@ class _SecretLabels(NamedTuple):
 
 
 def _secret_labels(manifest: Manifest) -> _SecretLabels:
-    """The labels that name something by a probe's manifest, with the fields of its events."""
-    keys = [*(one.key for one in manifest.tables.values()), *(one.key for one in manifest.histograms.values())]
-    columns = [column for key in (*keys, *manifest.events.values()) for column in key]
+    """The labels that name something by a probe's manifest, with the fields of its events and examples."""
+    tables = manifest.tables.values()
+    keys = [*(one.key for one in tables), *(one.key for one in manifest.histograms.values())]
+    packets = [*(one.example for one in tables), *manifest.events.values()]
+    columns = [column for key in (*keys, *packets) for column in key]
     return _SecretLabels(
         frozenset(one.name for one in columns if one.shown_as in _PROCESS_KINDS or one.stands_for == "process"),
         frozenset(one.name for one in columns if one.shown_as == "vm"),
@@ -120,7 +122,7 @@ class Redactor:
         for name in ("governor", "incidents", "ping", "balance", "drop_places"):
             document[name] = self._record(document[name])
         for probe in document["probes"].values():
-            for name in ("why", "attach", "filters", "tables", "events", "cost"):
+            for name in ("why", "attach", "filters", "tables", "events", "row_examples", "cost"):
                 if name in probe:
                     probe[name] = self._any(probe[name])
             for histogram in probe.get("histograms", {}).values():
@@ -144,13 +146,15 @@ class Redactor:
         for one in snapshot.ping.captures if snapshot.ping is not None else ():
             self._add("vm" if one.role.endswith("vm") else "host", (one.host,))
         for incident in snapshot.incidents or ():
-            for labels in (incident.where, *(proof.labels for proof in incident.evidence)):
+            packet = incident.example.fields if incident.example is not None else {}
+            for labels in (incident.where, packet, *(proof.labels for proof in incident.evidence)):
                 self._learn_labels(labels, anywhere)
         for stage in snapshot.balance or ():
             self._learn_labels({"device": stage.device, "netns": stage.netns}, anywhere)
         for name, probe in snapshot.probes.items():
             own = _SecretLabels.union(*([secret[name]] if name in secret else []))
-            for rows in (*probe.tables.values(), probe.events, [probe.filters or {}]):
+            packets = [one.fields for rows in probe.row_examples.values() for one in rows if one is not None]
+            for rows in (*probe.tables.values(), probe.events, packets, [probe.filters or {}]):
                 for row in rows:
                     self._learn_labels(row, own)
             for histogram in probe.histograms.values():
@@ -200,7 +204,9 @@ class Redactor:
         """As :meth:`_any`, of a record of ours: its fixed words stay, also where something has the same name."""
         if isinstance(value, dict):
             return {
-                name: item if name in _FIXED else (self._any if name in ("labels", "where") else self._record)(item)
+                name: item
+                if name in _FIXED
+                else (self._any if name in ("labels", "where", "fields") else self._record)(item)
                 for name, item in value.items()
             }
         return [self._record(item) for item in value] if isinstance(value, list) else self._any(value)

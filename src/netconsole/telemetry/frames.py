@@ -61,12 +61,14 @@ class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults
     """One row of a table: labels and counts. Gauges are states (a depth, a maximum) and are never summed.
 
     ``interval_ns``: the time that its counts are of, where it is read less often than its table.
+    ``example``: its latest packet, where one is known; ``mono_ns`` in it says when that came.
     """
 
     labels: Labels
     counts: Annotated[dict[Name, Count], Meta(max_length=32)]
     gauges: Annotated[dict[Name, Int | float | None], Meta(max_length=32)] = {}
     interval_ns: Natural | None = None
+    example: Labels = {}
 
 
 class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

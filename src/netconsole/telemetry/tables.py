@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from msgspec import Meta, field
 
 from netconsole.telemetry import frames
+from netconsole.telemetry.example import Example, received
 from netconsole.telemetry.frames import Buckets, Int, Label, Labels, Name, Natural, Text
 from netconsole.telemetry.histogram import EMPTY, add, percentile
 from netconsole.telemetry.saved import Keyed, Saved, SavedValues
@@ -85,6 +86,8 @@ class RowState(SavedValues):
     """The time that its rates are of, where it is read less often than its table: until the next reading they hold."""
     holds: Natural = 0
     """For how many more intervals."""
+    example: Example | None = None
+    """Its latest packet, where one is known."""
 
     @property
     def key(self) -> RowKey:
@@ -336,6 +339,8 @@ class TableState(Saved):
             row.counts[name].delta = row.counts[name].per_s = None
             moved = True
         row.gauges = sent.gauges
+        if sent.example:
+            row.example = received(sent.example, frame.mono_ns, frame.wall_ns)
         if not moved:
             return
         row.last_active_ns = frame.wall_ns

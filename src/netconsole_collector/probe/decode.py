@@ -45,8 +45,12 @@ class Layout:
             strictest = max(strictest, alignment)
             if not code.endswith("x"):
                 self.columns.append(RecordColumn(name, column.get("as"), count, column.get("kind", "sum")))
-        self._struct = struct.Struct(form + "x" * (-at % strictest))
+        form += "x" * (-at % strictest)
+        self._struct = struct.Struct(form)
         self.size = self._struct.size
+        is_plain = "s" not in form and all(column.repeat == 1 for column in self.columns)
+        self.numbers: Optional[str] = form[1:] if is_plain else None
+        """Its struct codes, where each column is one number."""
 
     def unpack(self, raw: bytes, offset: int = 0) -> List[Any]:
         """Values in the order of ``columns``. A column with several values has a list."""

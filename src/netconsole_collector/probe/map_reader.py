@@ -4,7 +4,7 @@ Totals stay in the kernel. Deltas are differences of two readings: emptying a pe
 """
 
 import struct
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labeller
@@ -43,8 +43,19 @@ class MapRow(NamedTuple):
 class MapReader:
     """The rows of one map by their raw keys."""
 
-    def __init__(self, bpf_map: Map, key: Sequence[Json], value: Sequence[Json], labels: Labeller, what: str) -> None:
-        """Raises decode.LayoutError when manifest and program do not agree."""
+    def __init__(
+        self,
+        bpf_map: Map,
+        key: Sequence[Json],
+        value: Sequence[Json],
+        labels: Labeller,
+        what: str,
+        evicts: Optional[Callable[[bytes], None]] = None,
+    ) -> None:
+        """``evicts`` is called with the key of a row that is removed.
+
+        Raises decode.LayoutError when manifest and program do not agree.
+        """
         self._map = bpf_map
         self._labels = labels
         self._key = decode.Layout(key)
@@ -52,8 +63,10 @@ class MapReader:
         self._value = decode.Layout(value)
         self._value.check(bpf_map.info.value_size, "value of " + what)
         self.columns = self._value.columns
-        all_u64 = bpf_map.slot_bytes == self._value.size == 8 * len(self.columns)
-        self._words = struct.Struct("={}Q".format(bpf_map.value_bytes // 8)) if all_u64 else None
+        numbers = self._value.numbers if bpf_map.slot_bytes == self._value.size else None
+        cpus = bpf_map.value_bytes // bpf_map.slot_bytes
+        self._numbers = struct.Struct("=" + numbers * cpus) if numbers is not None else None
+        self._evicts = evicts
         self._rows: Dict[bytes, _LastReading] = {}
         self._changing = labels.changing(column.shown_as for column in self._key.columns)
         self._changes: List[int] = []
@@ -113,9 +126,9 @@ class MapReader:
     def _sum(self, value: bytes) -> List[int]:
         """One number for each column: the sum over the CPUs, or the highest of a "max" column."""
         count = len(self.columns)
-        if self._words:
-            words = self._words.unpack(value)
-            by_column: List[Sequence[int]] = [words[number::count] for number in range(count)]
+        if self._numbers:
+            numbers = self._numbers.unpack(value)
+            by_column: List[Sequence[int]] = [numbers[number::count] for number in range(count)]
         else:
             slots = range(0, self._map.value_bytes, self._map.slot_bytes)
             by_column = list(zip(*(self._value.unpack(value, slot) for slot in slots)))
@@ -124,6 +137,8 @@ class MapReader:
     def _evict_idle(self) -> None:
         for key in [key for key, last in self._rows.items() if last.idle >= IDLE_INTERVALS]:
             self._map.delete(key)
+            if self._evicts is not None:
+                self._evicts(key)
             self._forget(key)
 
     def _forget(self, key: bytes) -> None:

@@ -9,7 +9,7 @@ from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import checks, config, device_sets, followers, ledger, tables
+from netconsole_collector.probe import checks, config, device_sets, examples, followers, ledger, tables
 from netconsole_collector.probe.attached_program import AttachedProgram, Released
 from netconsole_collector.probe.events import EventReader
 from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
@@ -77,7 +77,8 @@ class RunningProbe:
 
     def _open(self) -> None:
         for name, spec in self.spec.get("tables", {}).items():
-            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._there))
+            kept = self._maps[spec["example"]["map"]] if "example" in spec else None
+            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._there, kept))
         for name, spec in self.spec.get("histograms", {}).items():
             bpf_map = self._maps[spec["map"]]
             is_array = bpf_map.info.type == bpf_maps.MAP_PERCPU_ARRAY
@@ -237,6 +238,7 @@ class RunningProbe:
             if table.counter is not None:
                 counted = self._totals["counter " + table.counter]
                 table.conserve(counted, accounts["map_full"] + accounts["unlisted"], accounts["scatter"])
+        self._maps.write(examples.READING, examples.readings(self._readings))
         for histogram in self._histograms if has_rows else []:
             for one in histogram.read(full):
                 one.update(kind="histogram", name=histogram.name, interval_ns=interval_ns, unit=histogram.unit, **seen)

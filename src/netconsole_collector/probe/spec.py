@@ -5,7 +5,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from netconsole_collector.names import drop_reasons
-from netconsole_collector.probe import decode
+from netconsole_collector.probe import decode, examples
 
 
 def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
@@ -29,6 +29,8 @@ def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
                 part.setdefault("map", "nc_events" if section == "events" else name)
                 for key in keys:
                     decode.Layout(part[key])
+                if "example" in part and not examples.is_example(part["example"]):
+                    return "table {}: its example has a map, a record and in that the time".format(name)
         for name, part in spec.get("records", {}).items():
             if not isinstance(part["since"], str) or not isinstance(spec["knobs"][part["keep"]], (int, float)):
                 return "records {}: since is a value, keep a knob".format(name)

@@ -5,11 +5,15 @@ from typing import AbstractSet, Any, Dict, List, NamedTuple, Optional, Sequence,
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe.decode import Layout, RecordColumn
+from netconsole_collector.probe.examples import ExampleReader
 from netconsole_collector.probe.map_reader import MapReader, MapRow
 from netconsole_collector.probe.row_sets import RowSets
 
 MAX_ROWS = 10000
 """Rows of one frame; the busiest are kept."""
+
+MAX_EXAMPLES = 500
+"""Rows of one frame that have their latest packet with them; those that have just counted most."""
 
 CERTAIN = 4
 """Standard deviations beyond which a difference is no chance."""
@@ -37,13 +41,15 @@ class TableBody(NamedTuple):
 class _MergedRow:
     """The rows of all keys whose labels read the same."""
 
-    __slots__ = ("labels", "deltas", "totals", "is_changed")
+    __slots__ = ("keys", "labels", "deltas", "totals", "is_changed")
 
     def __init__(self, row: MapRow) -> None:
+        self.keys = [row.key]
         self.labels, self.is_changed = row.labels, row.is_changed
         self.deltas, self.totals = row.deltas, list(row.totals)
 
     def add(self, row: MapRow, columns: Sequence[RecordColumn]) -> None:
+        self.keys.append(row.key)
         self.is_changed = self.is_changed or row.is_changed
         for number, column in enumerate(columns):
             if column.kind == "max":
@@ -57,15 +63,30 @@ class TableReader:
     """A table of the manifest. Keys whose labels read the same (two places in one function) are one row."""
 
     def __init__(
-        self, name: str, spec: Json, bpf_map: Map, labels: Labeller, there: AbstractSet[str] = frozenset()
+        self,
+        name: str,
+        spec: Json,
+        bpf_map: Map,
+        labels: Labeller,
+        there: AbstractSet[str] = frozenset(),
+        examples: Optional[Map] = None,
     ) -> None:
-        """``there``: attached programs, and facts of the kernel. What needs anything else is unknown: no row has it."""
+        """``there``: attached programs, and facts of the kernel. What needs anything else is unknown: no row has it.
+
+        ``examples``: the map of the latest packets, where the manifest names one.
+        """
         self.name = name
         self._unknown = {one["name"] for one in spec["value"] if not there >= set(one.get("needs", ()))}
         self.counter: Optional[str] = spec.get("counter")
         if "ways" in spec:
             bpf_map = RowSets(bpf_map, spec["ways"], Layout(spec["key"]).size, Layout(spec["value"]).size)
-        self.reader = MapReader(bpf_map, spec["key"], spec["value"], labels, "table " + name)
+        self._examples = (
+            ExampleReader(examples, spec["example"], bpf_map.info.key_size, labels, "table " + name)
+            if examples is not None
+            else None
+        )
+        forget = self._examples.forget if self._examples is not None else None
+        self.reader = MapReader(bpf_map, spec["key"], spec["value"], labels, "table " + name, forget)
         self.first_total = 0
         """Sum of the first value over all rows that there are and ever were."""
         self.grown = 0
@@ -93,9 +114,21 @@ class TableReader:
         self.first_total = sum(row.totals[0] for row in merged.values()) + self.reader.evicted_first
         chosen = [row for row in merged.values() if full or row.is_changed]
         omitted = max(0, len(chosen) - MAX_ROWS)
-        if omitted:
+        if omitted or (self._examples is not None and len(chosen) > MAX_EXAMPLES):
             chosen.sort(key=lambda row: (row.deltas[0], row.totals[0]), reverse=True)
-        return TableBody(full, [self._body(row) for row in chosen[:MAX_ROWS]], omitted)
+        bodies = [self._body(row) for row in chosen[:MAX_ROWS]]
+        self._add_examples(bodies, chosen[:MAX_EXAMPLES])
+        return TableBody(full, bodies, omitted)
+
+    def _add_examples(self, bodies: List[Json], rows: List[_MergedRow]) -> None:
+        """Puts the latest packet of the first rows beside their counts."""
+        if self._examples is None or not rows:
+            return
+        read = self._examples.read()
+        for body, row in zip(bodies, rows):
+            latest = self._examples.latest(read, row.keys)
+            if latest is not None:
+                body["example"] = latest
 
     def conserve(self, counted: int, explained: int, scatter: int = 0) -> None:
         """Holds the sum of the rows against what the counter ``counted``.

@@ -11,9 +11,22 @@ from typing import Any
 import pytest
 
 from netconsole_collector.probe.config import KnobError
+from netconsole_collector.probe.map_reader import IDLE_INTERVALS
 from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import Members, enumerator, place_of
-from tests.support.live.contexts.packets import ARP, IPV4, IPV6, TCP, VLAN, Flow, MadeUpHost
+from tests.support.live.contexts.packets import (
+    ARP,
+    ETHERNET,
+    HEADROOM,
+    IPV4,
+    IPV6,
+    SENDER,
+    TARGET,
+    TCP,
+    VLAN,
+    Flow,
+    MadeUpHost,
+)
 from tests.support.live.contexts.unattached import UnattachedProbe
 
 PROBE = "kernel_drops"
@@ -114,6 +127,92 @@ def test_the_device_of_a_packet_at_a_socket_is_where_it_came_in(load: Load) -> N
         ("", here): 2,
         ("eth0", str(NETNS)): 1,
     }
+
+
+def examples(probe: UnattachedProbe) -> dict[str, dict[str, Any]]:
+    """The latest packets of the last reading, by the reason of their row."""
+    (table,) = [one for one in probe.bodies if one["kind"] == "table" and one["name"] == "drops"]
+    return {row["labels"]["reason"]: row["example"] for row in table["rows"] if "example" in row}
+
+
+@pytest.mark.proves(
+    "kernel_drops",
+    "tables.drops.example.{mono_ns,source,target,source_port,target_port,source_mac,target_mac,came_in_by,vlan}",
+    "tables.drops.example.{ethertype,protocol,length_bytes}",
+)
+def test_a_row_has_its_latest_packet(load: Load) -> None:
+    """Its length is that of the packet alone, wherever its data begin; what is not known of it is left out."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    eth1 = host.device("eth1", host.net_, 7)
+    host.chain(host.net_, [eth1])
+    sent, received = Flow(vlan=7), Flow("2001:db8::1", "2001:db8::2", 53, 4444, TCP)
+    before = time.monotonic_ns()
+    host.drop(host.packet(sent, host.eth0, {"skb_iif": 7}), "QDISC_DROP")
+    host.drop(host.arrived(host.packet(received, host.eth0, {"skb_iif": 2}, payload=100)), "NO_SOCKET")
+    host.drop(host.frame(ARP, bytes(28), host.eth0), "XDP")
+    host.drop(host.frame(IPV4, Flow().packet()[:20], host.eth0), "TCP_CSUM")
+    # Behind a tunnel's header the address of its sender stands where an Ethernet header has the protocol.
+    of_tunnel = b"\x45" + bytes(11) + socket.inet_aton("192.0.2.9") + socket.inet_aton("192.0.2.8")
+    skb = host.frame(IPV4, of_tunnel + Flow().packet(), host.eth0)
+    probe.memory.change("sk_buff", skb, {"mac_header": HEADROOM + ETHERNET, "network_header": HEADROOM + ETHERNET + 20})
+    host.drop(skb, "FULL_RING")
+    after = time.monotonic_ns()
+    probe.read()
+    found = examples(probe)
+    assert all(before <= one.pop("mono_ns") <= after for one in found.values())
+    macs = {"source_mac": SENDER, "target_mac": TARGET}
+    ends = {"source": "192.0.2.1", "target": "192.0.2.2"}
+    ports = {"source_port": 1111, "target_port": 2222}
+    ends6 = {"source": "2001:db8::1", "source_port": 53, "target": "2001:db8::2", "target_port": 4444}
+    udp, tcp = {"ethertype": "IPv4", "protocol": "UDP"}, {"ethertype": "IPv6", "protocol": "TCP"}
+    assert found == {
+        "QDISC_DROP": {**udp, **ends, **ports, **macs, "vlan": 7, "came_in_by": "eth1", "length_bytes": 48},
+        "NO_SOCKET": {**tcp, **ends6, **macs, "came_in_by": "eth0", "length_bytes": 148},
+        "XDP": {"ethertype": "ARP", "protocol": "not IP", **macs, "length_bytes": 28},
+        "TCP_CSUM": {**udp, **ends, **macs, "length_bytes": 20},
+        "FULL_RING": {**udp, **ends, **ports, "length_bytes": 48},
+    }
+    assert probe.ledger() == {}
+
+
+def test_a_row_takes_another_packet_after_each_reading_and_no_more(load: Load) -> None:
+    probe = load(PROBE)
+    host = Drops(probe)
+    for round_ in range(3):
+        for port in range(1, 5):
+            host.drop(host.packet(Flow(source_port=10 * round_ + port), host.eth0))
+        assert host.rows("reason") == {"QDISC_DROP": 4 * (round_ + 1)}
+        assert examples(probe)["QDISC_DROP"]["source_port"] == 10 * round_ + 1
+
+
+def test_rows_that_read_the_same_have_the_latest_packet_of_both(load: Load) -> None:
+    """Two places in one function."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    place = symbol("ip_rcv")
+    for port, location in ((1, place + 4), (2, place + 8)):
+        host.drop(host.packet(Flow(source_port=port), host.eth0), location=location)
+    assert host.rows("location") == {"ip_rcv": 2}
+    assert examples(probe)["QDISC_DROP"]["source_port"] == 2
+
+
+def test_a_row_that_goes_takes_its_packet_with_it(load: Load) -> None:
+    """Else its room would be gone, and another row had none."""
+    probe = load(PROBE, drops=4, examples=4)
+    host = Drops(probe)
+    why = ("QDISC_DROP", "NO_SOCKET", "XDP", "FULL_RING")
+    for one in why:
+        host.drop(host.packet(Flow(), host.eth0), one)
+    host.rows("reason")
+    for _ in range(IDLE_INTERVALS):
+        host.drop(host.packet(Flow(), host.eth0), "XDP")
+        host.rows("reason")
+    assert set(host.rows("reason")) == {"XDP"}
+    for one in ("TCP_CSUM", "NO_SOCKET", "PKT_TOO_BIG"):
+        host.drop(host.packet(Flow(), host.eth0), one)
+    probe.read()
+    assert set(examples(probe)) == {"XDP", "TCP_CSUM", "NO_SOCKET", "PKT_TOO_BIG"}
 
 
 LOCAL, FORWARDED, LOCAL6 = 0x80000000, 0, 0x80000000

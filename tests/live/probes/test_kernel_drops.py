@@ -97,6 +97,38 @@ def test_rows_add_up_to_the_counter_and_the_ledger_is_empty(drops: Measurement, 
     assert not any(drops.ledger(PROBE, entry) for entry in ("missed", "map_full", "evicted", "unaccounted"))
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_row_has_its_latest_packet_and_another_after_the_next_reading(
+    drops: Measurement, wire: Wire, version: int
+) -> None:
+    """Of UDP and TCP, while what is counted stays exact."""
+    if version == 6:
+        wire.use_ipv6()
+    source, target = wire.ADDRESSES6 if version == 6 else wire.ADDRESSES
+    drops.set(PROBE, netns=wire.b.inode)
+    for source_port in (40_001, 40_002):
+        drops.begin()
+        before_ns = drops.clock_ns()
+        send_udp(wire.a, target, CLOSED_PORT, 50, source_port=source_port)
+        refused = f"import socket; s = socket.socket(socket.AF_INET{'6' if version == 6 else ''})"
+        wire.a.python(f"{refused}; s.bind(('{source}', {source_port})); s.connect_ex(('{target}', {CLOSED_PORT}))")
+        drops.settle()
+        for protocol, count, length in (("UDP", 50, 64 + (28 if version == 4 else 48)), ("TCP", 1, None)):
+            labels = {"netns": wire.b.name, "device": wire.DEVICES[1], "protocol": protocol}
+            (row,) = drops.rows(PROBE, "drops", ethertype=f"IPv{version}", **labels)
+            assert row.counts == {"count": count}
+            (whole,) = [one for one in drops.all_rows(PROBE, "drops") if one.labels == row.labels]
+            packet = dict(whole.example)
+            came_ns, bytes_ = packet.pop("mono_ns"), packet.pop("length_bytes")
+            assert isinstance(came_ns, int) and before_ns <= came_ns <= drops.clock_ns()
+            assert isinstance(bytes_, int) and (bytes_ == length or (length is None and bytes_ >= 40))
+            assert packet == {
+                "protocol": protocol, "ethertype": f"IPv{version}",
+                "source": source, "source_port": source_port, "target": target, "target_port": CLOSED_PORT,
+                "source_mac": wire.MACS[0], "target_mac": wire.MACS[1], "came_in_by": wire.DEVICES[1],
+            }  # fmt: skip
+
+
 def test_what_a_full_qdisc_sheds_is_counted_at_its_device(drops: Measurement, wire: Wire) -> None:
     wire.shape(rate="1mbit", burst="2kb", limit="20kb")
     send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, SOME, senders=2)

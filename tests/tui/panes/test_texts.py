@@ -10,11 +10,11 @@ import pytest
 from netconsole.profile.profile import Profile
 from netconsole.snapshot.document import BalanceData
 from netconsole.telemetry import frames
+from netconsole.telemetry.flow_text import flow_text
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
-from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.stages import share, side_by_side
 from netconsole.tui.panes.drops import balance
 from netconsole.tui.panes.drops.places import ends

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.base import figure
-from netconsole.base.timestamps import clock
-from netconsole.findings import incidents
+from netconsole.base.timestamps import clock, utc
+from netconsole.findings import incidents, saved_log
 from netconsole.findings import matches as matches_module
-from netconsole.findings.incident import told
+from netconsole.findings.incident import document, told
 from netconsole.findings.incidents import ENDED_SHOWN, Incidents
 from netconsole.findings.match import Match, RowVerdict
 from netconsole.findings.open_incident import LEAVES_AFTER, LEAVES_AFTER_LASTING, PAUSES
@@ -21,6 +22,7 @@ from netconsole.findings.rules import fits, say
 from netconsole.findings.windows import SHORT, Windows
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
+from netconsole.snapshot.document import ExampleData
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
@@ -76,6 +78,45 @@ def test_what_is_large_appears_at_once(stream: Stream, manifests: dict[str, Mani
     assert one.history[-1:] == (50.0,)
     assert one.evidence[0].name == "drops"
     assert one.evidence[0].key in stream.state.probes["p"].tables["drops"].rows
+
+
+def test_an_incident_has_the_latest_packet_of_its_largest_row_and_keeps_it(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    """Rows of one cause at one place are one incident: here those of two directions."""
+    manifest = manifests["p"]
+    rules = tuple(replace(rule, cause="full", place=("reason",)) for rule in manifest.findings)
+    findings = Incidents({"p": replace(manifest, findings=rules)})
+    for second in (1, 2):
+        rows = [
+            Row(
+                labels={"reason": "QDISC_DROP", "class": "suspicious", "hook": hook},
+                counts={"count": Count(delta=delta, total=second * delta)},
+                example={"mono_ns": stream.mono_ns, "source": f"192.0.2.{second}{delta}"} if has_packet else {},
+            )
+            for hook, delta, has_packet in (("out", 60, True), ("in", 50, True), ("none", 70, False))
+        ]
+        frame = frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=False, rows=rows)
+        stream.state.apply(frame)
+        stream.end()
+        (one,) = findings.update(stream.state)
+        assert one.example is not None and one.example.fields == {"source": f"192.0.2.{second}60"}
+        came_ns = one.example.wall_ns
+    run(stream, findings, LEAVES_AFTER)
+    (one,) = findings.update(stream.state)
+    assert one.ended_ns is not None and one.example is not None
+    assert (one.example.wall_ns, one.example.text("source")) == (came_ns, "192.0.2.260")
+    (told_so,) = document([one])
+    assert told_so.example == ExampleData(utc(came_ns / 1e9), {"source": "192.0.2.260"})
+    (again,) = saved_log.decode(saved_log.encode(findings.saved()))
+    assert again.told().example == one.example
+
+
+def test_an_incident_of_rows_without_a_packet_has_none(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    findings = Incidents(manifests)
+    run(stream, findings, 1, 50)
+    (one,) = findings.update(stream.state)
+    assert one.example is None and document([one])[0].example is None
 
 
 def test_what_is_small_appears_when_it_has_lasted(stream: Stream, manifests: dict[str, Manifest]) -> None:

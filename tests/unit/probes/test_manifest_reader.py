@@ -310,3 +310,39 @@ def test_probes_are_never_read_from_a_users_own_directories(monkeypatch: pytest.
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert all(tmp_path not in directory.parents for directory in paths.probe_directories())
     assert tmp_path in paths.profile_directories()[0].parents
+
+
+EXAMPLE = """
+[tables.drops.example]
+map = "examples"
+record = [
+  { name = "mono_ns", type = "u64", as = "time" },
+  { name = "came_in_by", type = "char[16]", as = "text", stands_for = "device" },
+  { type = "pad[4]" },
+]
+"""
+
+
+def test_a_table_may_keep_the_latest_packet_of_its_rows(tmp_path: Path) -> None:
+    text = GOOD.replace("[[findings]]", f"{EXAMPLE}\n[[findings]]")
+    text = text.replace('unit = "packets" }]\nsort', 'unit = "packets" }, { type = "pad[8]" }]\nsort')
+    table = probes.load(make(tmp_path, text)).tables["drops"]
+    assert [(one.name, one.stands_for) for one in table.example] == [("mono_ns", "itself"), ("came_in_by", "device")]
+    assert [one.name for one in table.value] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "message"),
+    [
+        ('map = "examples"\n', "", "tables.drops.example.map", "missing"),
+        ('"mono_ns"', '"came_ns"', "tables.drops.example.record", "expected { name = \"mono_ns\""),
+        ('[tables.drops.example]', 'ways = 2\n[tables.drops.example]', "tables.drops.example", "expected no ways"),
+        ('map = "examples"\n', 'map = "examples"\nrows = 3\n', "tables.drops.example.rows", "unknown key"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_what_is_kept_of_a_packet_is_named(
+    tmp_path: Path, old: str, new: str, key: str, message: str
+) -> None:
+    text = GOOD.replace("[[findings]]", f"{EXAMPLE.replace(old, new)}\n[[findings]]")
+    [problem] = [found for at, found in mistakes(tmp_path, text).items() if at == key]
+    assert message in problem

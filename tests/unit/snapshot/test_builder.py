@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from netconsole.base.timestamps import utc
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.report.of_snapshot import of_snapshot
 from netconsole.report.to_text import to_text
 from netconsole.snapshot import builder, of_probe
-from netconsole.snapshot.document import Snapshot, encode, parse
+from netconsole.snapshot.document import ExampleData, Snapshot, encode, parse
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import EMPTY, index, subtract
@@ -232,6 +233,23 @@ def test_a_snapshot_of_a_far_host_says_how_its_clock_stands(stream: Stream, mani
     assert clock(LineState("ssh://hv", None, None, None, None)) == {"host_ahead_ns": None, "host_within_ns": None}
     known = LineState("ssh://hv", 0.052, 0.026, -3.5, None)
     assert clock(known) == {"host_ahead_ns": -3_500_000_000, "host_within_ns": 26_000_000}
+
+
+def test_rows_have_their_latest_packets_in_their_order(stream: Stream, manifests: dict[str, Manifest]) -> None:
+    start = builder.totals(stream.state)
+    interval(stream, 7, 7)
+    assert take(stream, manifests, start).probes["p"].row_examples == {}
+    packets: dict[str, frames.Labels] = {"A": {"mono_ns": stream.mono_ns - SECOND, "vlan": 3}, "B": {}}
+    rows = [
+        Row(labels={"reason": reason}, counts={"count": Count(delta=1, total=1)}, example=packet)
+        for reason, packet in packets.items()
+    ]
+    stream.state.apply(frames.Table(**stream.stamp(), name="drops", interval_ns=SECOND, full=False, rows=rows))
+    came = utc((stream.mono_ns - SECOND) / 1e9)
+    stream.end()
+    probe = take(stream, manifests, start).probes["p"]
+    assert [row["reason"] for row in probe.tables["drops"]] == ["NO_SOCKET", "A", "B"]
+    assert probe.row_examples == {"drops": [None, ExampleData(came, {"vlan": 3}), None]}
 
 
 def test_what_is_unknown_is_null(stream: Stream, manifests: dict[str, Manifest]) -> None:

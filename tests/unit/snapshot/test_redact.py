@@ -183,6 +183,36 @@ def test_what_a_manifest_calls_a_process_or_a_vm_is_one_whatever_its_label() -> 
     assert Redactor(KEY).snapshot(snapshot).probes["mine"].tables["cpus"] == rows, "nobody says what they are"
 
 
+def test_the_latest_packets_of_rows_and_incidents_name_nothing_of_a_site() -> None:
+    """Their devices are known from them alone."""
+    fields = {
+        "source": "192.0.2.17", "target": "2001:db8::17", "source_mac": "52:54:00:00:00:07",
+        "target_mac": "52:54:00:aa:bb:cc", "came_in_by": "acme-uplink", "target_port": 53, "length_bytes": 98,
+    }  # fmt: skip
+    came = "2026-11-20T21:00:00Z"
+    document = made_up.document(1, samples=30, drops_per_s=20)
+    document["probes"]["kernel_drops"]["row_examples"] = {"drops": [{"came": came, "fields": fields}, None]}
+    of_incident = {**fields, "came_in_by": "acme-backup"}
+    document["incidents"] = [
+        {"level": "!!", "cause": "full", "what": "acme-uplink: full", "example": {"came": came, "fields": of_incident}}
+    ]
+    manifests = {"kernel_drops": shipped("kernel_drops")}
+    hidden = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot), manifests)
+    row, nothing = hidden.probes["kernel_drops"].row_examples["drops"]
+    (incident,) = hidden.incidents or []
+    assert row is not None and nothing is None and incident.example is not None
+    assert (row.came, incident.example.came) == (came, came)
+    assert {name: str(value).partition("-")[0] for name, value in row.fields.items()} == {
+        "source": "ip4", "target": "ip6", "source_mac": "mac", "target_mac": "mac", "came_in_by": "device",
+        "target_port": "53", "length_bytes": "98",
+    }  # fmt: skip
+    assert incident.what == f"{row.fields['came_in_by']}: full"
+    same = set(fields) - {"came_in_by"}
+    assert all(incident.example.fields[name] == row.fields[name] for name in same)
+    assert str(incident.example.fields["came_in_by"]).startswith("device-")
+    assert "acme" not in encode(hidden).decode()
+
+
 def test_devices_and_namespaces_have_one_stand_in_each_through_the_whole_document() -> None:
     document = made_up.document(1, samples=30, facts={"nic/vnet3/master": "br-acme", "netns/4026532290/name": "acme"})
     document["host"]["name"] = "hv-017"

@@ -30,7 +30,7 @@ from netconsole_collector.kernel import modules as kernel_modules
 from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe.running import RunningProbe
+from netconsole_collector.probe.running import FULL_EVERY, RunningProbe
 from netconsole_collector.probe.spec import spec_problem
 from tests.support.live.collector_driver import PYTHON
 from tests.support.live.contexts import hooks
@@ -169,7 +169,7 @@ class UnattachedProbe:
 
     def read(self) -> None:
         """Reads everything, as at the end of an interval in which all rows are sent."""
-        self.running._readings = 0
+        self.running._readings += -self.running._readings % FULL_EVERY
         self.bodies = self.running.read(self._statistics, time.monotonic_ns(), 0)
 
     def counters(self) -> dict[str, int]:

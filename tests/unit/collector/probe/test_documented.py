@@ -18,6 +18,7 @@ WINDOW_MS = (1 << 27) // 1_000_000
     Stated(map_reader._FULL, 0.75, COLLECTOR, "If a map is more than three quarters full"),
     Stated(map_reader.IDLE_INTERVALS, 60, COLLECTOR, "rows that were idle for 60 intervals are removed"),
     Stated(tables.MAX_ROWS, 10_000, COLLECTOR, "One frame has at most 10 000 rows"),
+    Stated(tables.MAX_EXAMPLES, 500, COLLECTOR, "The latest packets of the 500 busiest rows come with them"),
     Stated(events.MAX_EVENTS, 2000, COLLECTOR, "At most 2000 events per interval are taken from the ring buffer"),
     Stated(running.FULL_EVERY, 10, FRAMES, "Every tenth has all rows (`full`)"),
     Stated(running.FULL_EVERY, 10, FRAMES, "A `histogram` that did not change is sent every tenth interval"),

@@ -277,3 +277,107 @@ def test_rows_that_chance_made_too_low_are_no_fault(fake: FakeMap) -> None:
         table.conserve(counted, 0, scatter=10_000)
         table.conserve(counted, 0, scatter=10_000)
         assert table.unaccounted == unaccounted
+
+
+PACKET = {
+    "map": "packets",
+    "record": [{"name": "mono_ns", "type": "u64", "as": "time"}, {"name": "port", "type": "u32"}],
+}
+
+
+class Packets(FakeMap):
+    """The map of the latest packets: a hash that the kernel reads in batches."""
+
+    per_cpu = False
+    batch = True
+
+    def __init__(self, key_size: int = 8, value_size: int = 16) -> None:
+        super().__init__(key_size, value_size)
+
+    def keep(self, queue: int, protocol: int, mono_ns: int, port: int) -> None:
+        self.content[struct.pack("=II", queue, protocol)] = struct.pack("=QI4x", mono_ns, port)
+
+
+def with_packets(fake: FakeMap, packets: Packets, key: Any = KEY) -> tables.TableReader:
+    spec = {"key": key, "value": VALUE, "example": PACKET}
+    return tables.TableReader("queues", spec, fake, labels(), examples=packets)  # type: ignore[arg-type]
+
+
+def told(table: tables.TableReader, full: bool = True) -> dict[Any, Any]:
+    return {row["labels"]["queue"]: row.get("example") for row in table.read(full).rows}
+
+
+def test_a_row_has_its_latest_packet_without_what_is_not_known(fake: FakeMap) -> None:
+    packets = Packets()
+    table = with_packets(fake, packets)
+    for queue in (1, 2, 3):
+        fake.put(queue, 17, (1, 1, 1))
+    packets.keep(1, 17, 5, 53)
+    packets.keep(2, 17, 6, 0)
+    packets.keep(9, 17, 7, 7)  # of a row that came after the reading of the rows
+    assert told(table) == {1: {"mono_ns": 5, "port": 53}, 2: {"mono_ns": 6}, 3: None}
+    fake.put(1, 17, (2, 2, 2))
+    packets.keep(1, 17, 8, 54)
+    assert told(table, full=False) == {1: {"mono_ns": 8, "port": 54}}
+
+
+def test_rows_that_read_the_same_have_the_newest_packet_of_all(fake: FakeMap) -> None:
+    packets = Packets()
+    table = with_packets(fake, packets, [KEY[0], {"type": "pad[4]"}])
+    for protocol, mono_ns in ((6, 5), (17, 9), (1, 7)):
+        fake.put(1, protocol, (1, 1, 1))
+        packets.keep(1, protocol, mono_ns, protocol)
+    assert told(table) == {1: {"mono_ns": 9, "port": 17}}
+
+
+def test_what_may_be_of_two_packets_is_never_told(fake: FakeMap) -> None:
+    """A kernel that cannot read in batches (before 5.6) copies without a lock: the first reading finds that out."""
+    packets = Packets()
+
+    def refused() -> list[tuple[bytes, bytes]]:
+        packets.batch = False
+        return list(packets.content.items())
+
+    packets.items = refused  # type: ignore[method-assign]
+    table = with_packets(fake, packets)
+    fake.put(1, 17, (1, 1, 1))
+    packets.keep(1, 17, 5, 53)
+    assert told(table) == told(table) == {1: None}
+
+
+def test_of_many_rows_those_that_counted_most_have_their_packet(fake: FakeMap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MAX_EXAMPLES", 2)
+    packets = Packets()
+    table = with_packets(fake, packets)
+    for queue in (1, 2, 3, 4):
+        fake.put(queue, 17, (10 - queue if queue != 3 else 50, 1, 1))
+        packets.keep(queue, 17, queue, queue)
+    assert {queue for queue, example in told(table).items() if example} == {1, 3}
+
+
+def test_a_row_that_is_removed_takes_its_packet_with_it(fake: FakeMap) -> None:
+    packets = Packets()
+    table = with_packets(fake, packets)
+    for queue in range(8):
+        fake.put(queue, 17, (1, 1, 1))
+        packets.keep(queue, 17, 5, 53)
+    table.read(full=True)
+    for _ in range(map_reader.IDLE_INTERVALS):
+        fake.put(1, 17, (2 + _, 1, 1))
+        table.read(full=False)
+    assert [struct.unpack("=II", key)[0] for key in packets.content] == [1]
+
+
+@pytest.mark.parametrize("packets", [Packets(key_size=4), Packets(value_size=24)])
+def test_a_map_of_packets_that_is_not_as_the_manifest_says_is_refused(fake: FakeMap, packets: Packets) -> None:
+    with pytest.raises(LayoutError, match="example of table queues"):
+        with_packets(fake, packets)
+
+
+def test_padding_behind_a_value_is_the_programs_own(fake: FakeMap) -> None:
+    """As the number of the reading after which a row kept its packet."""
+    value = [VALUE[0], {"type": "pad[8]"}, VALUE[2]]
+    table = tables.TableReader("queues", {"key": KEY, "value": value}, fake, labels())  # type: ignore[arg-type]
+    fake.put(1, 17, (5, 99, 9), (7, 98, 30), (0, 97, 2))
+    [row] = table.read(full=True).rows
+    assert (row["counts"], row["gauges"]) == ({"count": {"delta": 12, "total": 12}}, {"deepest": 30})

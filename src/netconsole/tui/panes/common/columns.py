@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from netconsole.base import figure
+from netconsole.telemetry.flow_text import flow_text
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState, RowState
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
-from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.states import RowStatus
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow

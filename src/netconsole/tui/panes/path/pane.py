@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from netconsole.base import figure
+from netconsole.telemetry.flow_text import flow_text
 from netconsole.telemetry.frames import Event
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.columns import (
@@ -25,7 +26,6 @@ from netconsole.tui.panes.common.columns import (
     total,
     trend,
 )
-from netconsole.tui.panes.common.flow_text import flow_text
 from netconsole.tui.panes.common.stages import share, side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.panes.path.directions import (

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from netconsole.base import figure
 
 MAX_PART = 64
+NOT_IP = "not IP"
+"""What the collector says for the protocol of what has none (netconsole_collector/names/labels.py)."""
 
 
 def flow_text(labels: Mapping[str, object]) -> str:
@@ -15,6 +17,8 @@ def flow_text(labels: Mapping[str, object]) -> str:
     ends = [_end(labels, "source"), _end(labels, "target")]
     known = [end for end in ends if end]
     what = protocol if protocol not in (None, "", "none") else labels.get("ethertype")
+    if what == NOT_IP and labels.get("ethertype") not in (None, "", "none"):
+        what = labels["ethertype"]
     parts = [figure.safe(what, MAX_PART) if what not in (None, "") else "", " → ".join(known)]
     if labels.get("vlan"):
         parts.append(f"vlan {figure.safe(labels['vlan'], 12)}")

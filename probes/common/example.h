@@ -1,0 +1,89 @@
+/* example.h - the latest packet of a row: who sent what to whom, and where it came in. It is no sample, and takes nothing from the budget of
+ * events. Each CPU keeps one for a row after each reading of the collector, so of a storm all but the first packet pay one comparison.
+ *
+ * The manifest names the map of the examples: `[tables.NAME.example]`. It is a hash with the key of the table's rows, and not per CPU: it
+ * takes one place for a row on a machine of any size. Write it by update() alone, which never changes an element in place: a reader that has
+ * the lock of its bucket gets the whole of one packet. The value of the table's rows ends with the number that nc_example_due compares.
+ */
+#ifndef NETCONSOLE_EXAMPLE_H
+#define NETCONSOLE_EXAMPLE_H
+
+#include "packets.h"
+
+/* How often the collector has read the probe (netconsole_collector/probe/examples.py). */
+BPF_ARRAY(nc_reading, u64, 1);
+
+/* 0 in a member: it is not known, or there is none. */
+struct nc_example {
+    u64 mono_ns;
+    u64 source[2];      /* as in struct nc_flow */
+    u64 target[2];
+    u64 device[2];      /* by which it came in, in its network namespace */
+    u16 source_port;
+    u16 target_port;
+    u16 vlan;
+    u16 ethertype;
+    u16 l4;
+    u8 target_mac[6];
+    u8 source_mac[6];
+    u8 pad[2];
+    u32 length;         /* from its network header on */
+    u32 pad_2;
+};
+
+/* Is it the row's first packet on this CPU since the last reading? `kept`: how many readings there were when this CPU kept one, and one
+ * more. */
+static inline int nc_example_due(u64 *kept)
+{
+    int zero = 0;
+    u64 *reading = nc_reading.lookup(&zero);
+
+    if (!reading || *kept > *reading)
+        return 0;
+    *kept = *reading + 1;
+    return 1;
+}
+
+/* The MACs of a packet with an Ethernet header before its network header. Other headers may stand there, as that of a tunnel: an Ethernet
+ * header ends with the protocol, with a tag or with a length. */
+static inline void nc_example_macs(struct nc_example *example, struct sk_buff *skb)
+{
+    u32 mac = NC_GET(skb, mac_header), network = NC_GET(skb, network_header), data = (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head);
+    u16 protocol = NC_GET(skb, protocol);
+    struct {
+        u8 target[6];
+        u8 source[6];
+        u16 type;
+    } header;
+
+    if (mac == 0xffff || (mac + sizeof(header) > network && mac + sizeof(header) > data) || nc_load(&header, sizeof(header), skb, mac))
+        return;
+    if (header.type != protocol && !nc_is_tag(header.type) && bpf_ntohs(header.type) >= 0x600)
+        return;
+    __builtin_memcpy(example->target_mac, header.target, 6);
+    __builtin_memcpy(example->source_mac, header.source, 6);
+}
+
+/* What a packet itself tells. Its device is up to the caller. */
+static inline void nc_example_of(struct nc_example *example, struct sk_buff *skb, struct nc_flow *flow)
+{
+    u32 network = NC_GET(skb, network_header), data = (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head);
+
+    nc_read_ports(flow, skb);
+    example->mono_ns = bpf_ktime_get_ns();
+    example->source[0] = flow->source[0];
+    example->source[1] = flow->source[1];
+    example->target[0] = flow->target[0];
+    example->target[1] = flow->target[1];
+    example->source_port = flow->source_port;
+    example->target_port = flow->target_port;
+    example->vlan = flow->vlan;
+    example->ethertype = flow->ethertype;
+    example->l4 = flow->l4;
+    example->length = NC_GET(skb, len);
+    if (network && network != 0xffff)
+        example->length += data - network;
+    nc_example_macs(example, skb);
+}
+
+#endif /* NETCONSOLE_EXAMPLE_H */
