@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from netconsole.base.paths import collector_package
+from netconsole.base.paths import COLLECTOR, collector_package
 from netconsole.far.about import About
 from netconsole.far.address import Address
 from netconsole.far.compiling import FarCompiler
@@ -39,8 +39,9 @@ class NearHost:
         raise NotImplementedError
 
     def measuring(self) -> Launch:
-        """Not used."""
-        raise NotImplementedError
+        """See AnyHost."""
+        launch = self.launch_of(COLLECTOR)
+        return Launch([*launch.command, "--compiled-elsewhere", "--asked-first"])
 
     def answering(self) -> Launch:
         """See AnyHost."""

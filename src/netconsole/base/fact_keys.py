@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import msgspec
 
-FactValue: TypeAlias = str | int | float | bool | list[str] | None
+from netconsole_collector.names.fact_keys import FactValue, key, parts
+
+__all__ = ["FactData", "FactValue", "key", "parts"]
 
 
 class FactData(msgspec.Struct, frozen=True):
@@ -16,13 +16,3 @@ class FactData(msgspec.Struct, frozen=True):
     source: str = ""
     why: str | None = None
     volatile: bool = False
-
-
-def key(*parts: str | int) -> str:
-    """The key of a fact: its parts joined by ``/``. A ``/`` inside a part (a name from outside) becomes %2F."""
-    return "/".join(str(part).replace("%", "%25").replace("/", "%2F") for part in parts)
-
-
-def parts(fact_key: str) -> list[str]:
-    """The parts that :func:`key` joined."""
-    return [part.replace("%2F", "/").replace("%25", "%") for part in fact_key.split("/")]

@@ -183,8 +183,8 @@ def _device_of(vm: str, is_far: bool) -> str:
 
 def _inode(text: str, is_far: bool) -> int:
     """The inode of a namespace, by number or by its name on this machine; of a far one by name not yet."""
-    from netconsole.base.netns_labels import is_namespace_inode
     from netconsole.host.identity import namespace_inode
+    from netconsole_collector.names.netns_labels import is_namespace_inode
 
     if is_far and not is_namespace_inode(text):
         return _NOT_YET

@@ -146,9 +146,9 @@ def between_of(
 ) -> Between:
     """Where to measure, from the options. The name of a far namespace is not known yet. Raises BadInput."""
     from netconsole.base.figure import parse_duration
-    from netconsole.base.netns_labels import is_namespace_inode
     from netconsole.ping.vantage import Between
     from netconsole.run.namespace_there import inode_there
+    from netconsole_collector.names.netns_labels import is_namespace_inode
 
     limit_s = parse_duration(limit)
     if limit_s is None or not 0 < limit_s <= MAX_LIMIT_S:

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import TypeAlias
 
 from netconsole.base.fact_keys import FactData, parts
-from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import Meaning, meaning
 from netconsole.snapshot.document import SnapshotValue
+from netconsole_collector.names.netns_labels import is_namespace_inode
 
 _PROCESS = re.compile(r"(.*?)(?:/(\d+)| \((\d+)\))$", re.DOTALL)
 _VHOST = re.compile(r"vhost-(\d+)$")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.far.host import AnyHost
 from netconsole.host.reach import namespace_inode
 from netconsole.telemetry.frames import Label
+from netconsole_collector.names.netns_labels import is_namespace_inode
 
 
 class NamespaceInodes:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from netconsole.base import figure
-from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.probes.causes import Causes
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, TableSpec
+from netconsole_collector.names.netns_labels import is_namespace_inode
 
 ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""

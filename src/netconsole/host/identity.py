@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.host.target import Target
 from netconsole.telemetry.frames import MAX_TEXT, Host
 from netconsole_collector.kernel.cpus import ONLINE, numbers
+from netconsole_collector.names.netns_labels import is_namespace_inode
 from netconsole_collector.primitives.here import HERE
 from netconsole_collector.questions.namespace import inode_of
 

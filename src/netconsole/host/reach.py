@@ -8,7 +8,6 @@ from threading import Lock
 
 import msgspec
 
-from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.far.host import AnyHost
 from netconsole.far.program import Launch, RunningProgram
 from netconsole.host import door, identity
@@ -16,6 +15,7 @@ from netconsole.host.far_target import FarTarget
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Target
 from netconsole.telemetry.frames import Host
+from netconsole_collector.names.netns_labels import is_namespace_inode
 from netconsole_collector.primitives.here import HERE
 
 

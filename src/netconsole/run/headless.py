@@ -204,14 +204,9 @@ def facts(host: AnyHost = THIS_HOST, scope: RunScope | None = None) -> Mapping[s
 
     Imported late, because its readers take more memory than everything else.
     """
-    from netconsole.host.reach import target_of
     from netconsole.sources.facts import collect
 
-    return {
-        key: FactData(value=fact.value, source=fact.source, why=fact.why, volatile=fact.volatile)
-        for key, fact in collect(target=target_of(host)).items()
-        if scope is None or scope.has_fact(key)
-    }
+    return {key: fact for key, fact in collect(host).items() if scope is None or scope.has_fact(key)}
 
 
 def _say_refused(session: Session, manifests: Mapping[str, Manifest]) -> bool:

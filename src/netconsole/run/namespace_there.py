@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import reach
 from netconsole.profile.profile import Profile
 from netconsole.telemetry.request import ProbeRequest
+from netconsole_collector.names.netns_labels import is_namespace_inode
 
 NETNS = "netns"
 

@@ -5,15 +5,12 @@ What one host knows of an address helps the others: only one of them may have it
 
 from __future__ import annotations
 
-import contextlib
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
 from netconsole.far.host import AnyHost
-from netconsole.host.reach import target_of
 from netconsole.ping.capture import Role
 from netconsole.sources.ping_ends import HostTables, PingEnd, find, own_macs, read_tables
 
@@ -49,17 +46,14 @@ def read_places(at: Mapping[Role, str], enter: Callable[[str], AnyHost], also: S
             continue
         try:
             host = enter(place)
-            with contextlib.closing(target_of(host)) as target:
-                if place in hosts:
-                    tables[place] = read_tables(target)
-                else:
-                    told |= own_macs(target)
+            if place in hosts:
+                tables[place] = read_tables(host)
+            else:
+                told |= own_macs(host)
         except Unable as error:
             unreached[place] = str(error).splitlines()[0]
         except OSError as error:
             unreached[place] = f"{place}: netconsole cannot read the devices of this host: {_words(error)}"
-        except (ValueError, LookupError, struct.error) as error:  # what the host says makes no sense
-            unreached[place] = f"{place}: netconsole cannot read the devices of this host: {safe(error, 120)}"
     return PlaceTables({place: replace(one, told=told) for place, one in tables.items()}, unreached)
 
 

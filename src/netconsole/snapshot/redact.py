@@ -19,10 +19,10 @@ import msgspec
 from netconsole.base.fact_keys import key as fact_key
 from netconsole.base.fact_keys import parts
 from netconsole.base.figure import safe
-from netconsole.base.netns_labels import is_namespace_inode
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import BY_NAME
 from netconsole.snapshot.document import Snapshot
+from netconsole_collector.names.netns_labels import is_namespace_inode
 
 _DIGITS = 8
 _MAX_NAMES = 20_000

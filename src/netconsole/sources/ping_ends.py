@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
-import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
-from netconsole.base.fact_keys import parts
-from netconsole.host.target import Target
-from netconsole.sources.facts import vms
-from netconsole.sources.facts.nics import links_of
-from netconsole.sources.facts.reading import Facts
-from netconsole_collector.primitives.here import HERE, Here
-from netconsole_collector.primitives.netlink import attributes
-from netconsole_collector.sources.ovs.unixctl import Unixctl, UnixctlError, directories, running_vswitchd
-from netconsole_collector.sources.ovs.vswitchd import members_in
+from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.host import door
 
 MAX_WIRES = 4
 """What a set of devices can hold (probes/common/devices.h)."""
-_RTM_GETADDR, _RTM_GETNEIGH = 22, 30
-_AF_BRIDGE = 7
-_IFADDRMSG = struct.Struct("=BBBBI")
-_NDMSG = struct.Struct("=BxxxiHBB")
-_IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_NDA_DST, _NDA_LLADDR = 1, 2
-_FDB_ROW = re.compile(r"^\s*(\S+)\s+\d+\s+([0-9a-f]{2}(?::[0-9a-f]{2}){5})\s", re.MULTILINE)
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 
 
@@ -87,41 +70,14 @@ class HostTables:
     """VM, MAC (empty: not known) and tap of each network device of a VM."""
 
 
-def read_tables(target: Target = HERE) -> HostTables:
-    """All tables of a host. What cannot be read is empty. Raises OSError without links."""
-    facts = Facts(target)
-    links = _links(facts)
-    vms.collect(facts)
-    netlink = target.netlink(socket.NETLINK_ROUTE)
-    try:
-        by_index = {index: link.name for index, link in links.items()}
-        own = frozenset(address for address, _ in _own(netlink.dump(_RTM_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0))))
-        neighbours: dict[str, str] = {}
-        for family in (socket.AF_INET, socket.AF_INET6):
-            rows = _neighbours(netlink.dump(_RTM_GETNEIGH, _NDMSG.pack(family, 0, 0, 0, 0)))
-            neighbours.update({address: mac for address, mac, _ in rows if address})
-        forwarding: dict[str, tuple[str, str]] = {}
-        for _, mac, index in _neighbours(netlink.dump(_RTM_GETNEIGH, _NDMSG.pack(_AF_BRIDGE, 0, 0, 0, 0))):
-            port = links.get(index)
-            if port is not None and port.master and port.mac != mac:
-                forwarding[mac] = (by_index[index], f"the forwarding table of {port.master or by_index[index]}")
-    finally:
-        netlink.close()
-    switched, bridge_of = _ovs_forwarding(target)
-    forwarding.update(switched)
-    by_name = {link.name: link for link in links.values()}
-    return HostTables(by_name, own, neighbours, forwarding, bridge_of, nics=_nics(facts))
+def read_tables(host: AnyHost = THIS_HOST) -> HostTables:
+    """All tables of a host. What cannot be read is empty. Raises Unanswered without links."""
+    return door.ask(host, "ping_ends", None, HostTables)
 
 
-def own_macs(target: Target) -> dict[str, str]:
-    """The MAC of the device of each address that a VM has itself. Raises OSError."""
-    macs = {index: link.mac for index, link in _links(Facts(target)).items() if link.mac.strip("0:")}
-    netlink = target.netlink(socket.NETLINK_ROUTE)
-    try:
-        found = _own(netlink.dump(_RTM_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0)))
-        return {address: macs[index] for address, index in found if index in macs}
-    finally:
-        netlink.close()
+def own_macs(host: AnyHost) -> dict[str, str]:
+    """The MAC of the device of each address that a VM has itself. Raises Unanswered."""
+    return door.ask(host, "ping_ends", {"is_vm": True}, dict[str, str])
 
 
 def find(asked: str, tables: HostTables) -> PingEnd:
@@ -233,85 +189,6 @@ def _physical_behind(tap: PortLink, links: Mapping[str, PortLink]) -> set[str]:
             seen.add(link.lower)
             waiting.append(links[link.lower].master)
     return found
-
-
-def _links(facts: Facts) -> dict[int, PortLink]:
-    raw = links_of(facts)
-    names = {link["index"]: str(link.get_attr("IFLA_IFNAME") or "") for link in raw}
-    found = {}
-    for link in raw:
-        name = names[link["index"]]
-        info = link.get_attr("IFLA_LINKINFO")
-        kind = str((info.get_attr("IFLA_INFO_KIND") if info is not None else None) or "")
-        is_elsewhere = link.get_attr("IFLA_LINK_NETNSID") is not None
-        lower = "" if is_elsewhere else names.get(link.get_attr("IFLA_LINK") or 0, "")
-        is_physical = not kind and facts.exists(f"/sys/class/net/{name}/device")
-        master = names.get(link.get_attr("IFLA_MASTER") or 0, "")
-        mac = str(link.get_attr("IFLA_ADDRESS") or "")
-        found[link["index"]] = PortLink(name, kind, mac, master, lower, is_physical)
-    return found
-
-
-def _nics(facts: Facts) -> list[tuple[str, str, str]]:
-    """From the facts ``vm/NAME/net/N/tap`` and ``…/mac``."""
-    devices: dict[tuple[str, str], dict[str, str]] = {}
-    for key, fact in facts.taken().items():
-        match parts(key):
-            case ["vm", vm, "net", number, ("tap" | "mac") as what] if isinstance(fact.value, str):
-                devices.setdefault((vm, number), {})[what] = fact.value.lower() if what == "mac" else fact.value
-    return [(vm, one.get("mac", ""), one["tap"]) for (vm, _), one in devices.items() if "tap" in one]
-
-
-def _own(bodies: Iterable[memoryview]) -> Iterable[tuple[str, int]]:
-    """Each address, and the number of its device."""
-    for body in bodies:
-        values = dict(attributes(body, _IFADDRMSG.size))
-        raw = values.get(_IFA_LOCAL) or values.get(_IFA_ADDRESS)
-        if raw is not None and len(raw) in (4, 16):
-            yield str(ipaddress.ip_address(bytes(raw))), _IFADDRMSG.unpack_from(body)[-1]
-
-
-def _neighbours(bodies: Iterable[memoryview]) -> Iterable[tuple[str, str, int]]:
-    """Address (empty: none), MAC and device of each row that has a MAC."""
-    for body in bodies:
-        index = _NDMSG.unpack_from(body)[1]
-        values = dict(attributes(body, _NDMSG.size))
-        lladdr, destination = values.get(_NDA_LLADDR), values.get(_NDA_DST)
-        if lladdr is None or len(lladdr) != 6 or lladdr[0] & 1 or not any(lladdr):  # of many, or of none
-            continue
-        known = destination is not None and len(destination) in (4, 16)
-        address = str(ipaddress.ip_address(bytes(destination))) if known and destination is not None else ""
-        yield address, bytes(lladdr).hex(":"), index
-
-
-def _ovs_forwarding(target: Target) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Port and table by MAC, and the bridge by port. Empty without ovs-vswitchd.
-
-    From `ovs-appctl fdb/show`; its ports are numbers, which `dpif/show` names.
-    """
-    running = running_vswitchd(directories(), cast(Here, target))
-    if running is None:
-        return {}, {}
-    try:
-        unixctl = Unixctl(running.control, cast(Here, target))
-    except UnixctlError:
-        return {}, {}
-    try:
-        bridges: dict[str, dict[str, str]] = {}
-        bridge_of: dict[str, str] = {}
-        for one in members_in(unixctl.ask("dpif/show")):
-            bridge_of[one.port] = one.bridge
-            bridges.setdefault(one.bridge, {})[one.number] = one.port
-        found: dict[str, tuple[str, str]] = {}
-        for bridge, ports in bridges.items():
-            for port, mac in _FDB_ROW.findall(unixctl.ask("fdb/show", bridge)):
-                if port in ports:
-                    found[mac] = (ports[port], f"Open vSwitch's forwarding table of {bridge}")
-        return found, bridge_of
-    except UnixctlError:
-        return {}, {}
-    finally:
-        unixctl.close()
 
 
 def _address(text: str) -> str | None:

@@ -14,8 +14,9 @@ from tests.lab.network.traffic import worker_pids
 
 FACTS = """
 import json
+import msgspec
 from netconsole.sources.facts import collect
-print(json.dumps({name: fact.to_json() for name, fact in collect(60).items()}))
+print(json.dumps({name: msgspec.to_builtins(fact) for name, fact in collect().items()}))
 """
 DEVICE = "facts0"
 

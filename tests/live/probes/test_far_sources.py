@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from netconsole.base.fact_keys import parts
 from netconsole.host import identity, machine
 from netconsole.host.far_target import FarTarget
 from netconsole.host.reach import line_of
 from netconsole.probes.catalogue import shipped
-from netconsole.sources import facts
+from netconsole.sources.facts import collect
 from netconsole.telemetry.frames import Row, Table
 from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
 from tests.live.probes.test_nic_counters import DROP_ALL
@@ -231,9 +232,9 @@ def test_open_vswitch_is_asked_through_its_far_control_socket(far: Far) -> None:
     assert (process.gauges["answer_ms"] or 0) > 0
 
 
-def test_facts_and_identity_are_those_of_the_far_host(target: FarTarget) -> None:
-    found = facts.collect(60, target)
-    devices = {parts[1] for key in found if (parts := facts.parts(key))[0] == "nic"}
+def test_facts_and_identity_are_those_of_the_far_host(far: Far, target: FarTarget) -> None:
+    found = collect(far.host)
+    devices = {where[1] for key in found if (where := parts(key))[0] == "nic"}
     assert devices == {"lo", "fareth", "farpeer"}
     assert str(found["tc/farpeer/qdisc/root"].value).startswith("tbf rate=625000")
     assert str(found["tc/lo/qdisc/root"].value).endswith(f" rate64={40_000_000_000 // 8}")  # 32 bits end at 34 Gbit/s

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole.sources.facts import namespaces
-from netconsole.sources.facts.reading import Fact, Facts
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.questions.facts import namespaces
+from netconsole_collector.questions.facts.reading import Fact, Facts
 from tests.support.live.network import Namespace
 
 FAMILIES = ("ipv4", "ipv6")

@@ -10,7 +10,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,7 @@ from netconsole.host import identity, question_line
 from netconsole.host.far_target import FarTarget
 from netconsole.host.question_line import QuestionLine
 from netconsole.host.target import Question, Target
-from netconsole.sources import facts
 from netconsole.sources.base import FrameMaker
-from netconsole.sources.facts.reading import Fact
 from netconsole.sources.runner import FACTORIES
 from netconsole_collector.kernel.cpus import ONLINE
 from netconsole_collector.primitives import allowed
@@ -34,9 +32,6 @@ from netconsole_collector.sources.link_state import LinkTable
 from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, bound_sockets
 from netconsole_collector.sources.softnet import SOFTNET
 from tests.support.far_host import NearHost
-
-OLDEST = next((str(one) for one in sorted(Path.home().glob(".pyenv/versions/3.[67].*/bin/python3"))), sys.executable)
-"""As old as there is one here, from 3.6 on."""
 
 
 class Counting(QuestionLine):
@@ -111,30 +106,6 @@ def test_netlink_and_sockets_are_those_of_the_far_host(far: FarTarget) -> None:
         inside.netlink.listen()
         inside.close()
     assert tables[0] == tables[1]
-
-
-def lasting(collected: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Without those of namespaces: other tests make and remove some meanwhile."""
-    return {key: fact for key, fact in collected.items() if not key.startswith("namespace/")}
-
-
-def test_facts_of_a_far_host_are_those_that_are_collected_there(far: FarTarget) -> None:
-    there, here = lasting(facts.collect(60, far)), lasting(facts.collect(60))
-    settled = {key: fact.value for key, fact in here.items() if not fact.volatile}
-    assert {key: fact.value for key, fact in there.items() if not fact.volatile} == settled
-    assert {fact.source for fact in there.values()} == {fact.source for fact in here.values()}
-
-
-def test_an_old_python_there_answers_the_same() -> None:
-    line = Counting(OLDEST)
-    far = FarTarget(line)
-    for _ in range(4):
-        far.begin()
-        assert far.read("/proc/stat")
-    assert line.generation == 1
-    there, here = lasting(facts.collect(60, far)), lasting(facts.collect(60))
-    assert {key for key, fact in there.items() if fact.why} == {key for key, fact in here.items() if fact.why}
-    line.close()
 
 
 # ---- one line an interval, and only changes ----

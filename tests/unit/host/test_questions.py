@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,15 +12,21 @@ from typing import Any, cast
 
 import pytest
 
+from netconsole.base.fact_keys import FactData
 from netconsole.far.host import THIS_HOST, FarHost
 from netconsole.far.program import Launch
 from netconsole.host import door
 from netconsole.host.collector_process import Unanswered
+from netconsole.sources.facts import collect
+from netconsole.sources.ping_ends import read_tables
 from netconsole.telemetry.frames import Bye, Cost, Hello
 from netconsole_collector.questions import known
+from tests.support.far_host import NearHost
 from tests.support.local_line import host
 
 LIMIT_S = 60.0
+OLDEST = next((str(one) for one in sorted(Path.home().glob(".pyenv/versions/3.[67].*/bin/python3"))), sys.executable)
+"""As old as there is one here, from 3.6 on."""
 
 
 @pytest.fixture
@@ -40,6 +46,32 @@ def test_a_far_host_is_asked_like_this_one(far: FarHost) -> None:
             door.ask(one, "namespace", {"name": 7})
         with pytest.raises(Unanswered, match="interfaces: an answer that makes no sense"):
             door.ask(one, "interfaces", None, dict[str, int])
+
+
+def lasting(found: Mapping[str, FactData]) -> dict[str, object]:
+    """Values, without those of namespaces: other tests make and remove some meanwhile."""
+    return {key: fact.value for key, fact in found.items() if not (key.startswith("namespace/") or fact.volatile)}
+
+
+def test_facts_and_tables_of_a_far_host_are_those_that_are_read_there(far: FarHost) -> None:
+    there, here = collect(far), collect()
+    assert lasting(there) == lasting(here)
+    assert {fact.source for fact in there.values()} == {fact.source for fact in here.values()}
+    assert "lo" in read_tables(far).links
+
+
+def test_an_old_python_there_answers_the_same() -> None:
+    with closing(NearHost(python=OLDEST)) as old:
+        assert lasting(collect(old)) == lasting(collect())
+        assert read_tables(old).own == read_tables().own
+        assert door.ask(old, "namespace", {"name": "host"}) == door.ask(THIS_HOST, "namespace", {"name": "host"})
+
+
+def test_a_host_that_cannot_be_asked_has_unknown_facts(far: FarHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far, "measuring", lambda: Launch(["/none"]))
+    assert {fact.why for fact in collect(far).values()} == {
+        "cannot start the collector /none: No such file or directory"
+    }
 
 
 def test_a_session_takes_the_collector_that_was_asked_and_it_is_asked_on(far: FarHost) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import struct
+import sys
 
 import pytest
 
 from netconsole.base.errors import BadInput, Unable
-from netconsole.far.host import AnyHost
-from netconsole.host.target import Target
+from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.far.program import Launch
 from netconsole.ping.capture import Role
 from netconsole.run import ping_places
 from netconsole.run.ping_places import HERE, best, find_everywhere, read_places
 from netconsole.run.ping_watch import look_around
 from netconsole.sources.ping_ends import HostTables, PortLink, own_macs, read_tables
-from netconsole_collector.primitives.here import HERE as HERE_TARGET
 from tests.support.far_host import NearHost
 
 
@@ -32,8 +31,8 @@ def test_a_far_host_tells_of_its_devices_what_this_one_does() -> None:
 
 def test_a_vm_says_itself_which_mac_its_address_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody talks to an address of a bridge that has none itself, so the host has no neighbour."""
-    monkeypatch.setattr(ping_places, "own_macs", lambda target: {IP: MAC})
-    monkeypatch.setattr(ping_places, "read_tables", lambda target=None: HAS_TAP)
+    monkeypatch.setattr(ping_places, "own_macs", lambda host: {IP: MAC})
+    monkeypatch.setattr(ping_places, "read_tables", lambda host=None: HAS_TAP)
     with contextlib.closing(NearHost()) as near:
         found = read_places({"sender-vm": "ssh://vm"}, lambda _: near)
     (end,) = find_everywhere(IP, found.tables).values()
@@ -44,7 +43,7 @@ def test_a_vm_says_itself_which_mac_its_address_is_at(monkeypatch: pytest.Monkey
 
 
 def test_what_a_vm_says_of_itself_is_read_from_its_devices() -> None:
-    addresses, links = own_macs(HERE_TARGET), read_tables().links
+    addresses, links = own_macs(THIS_HOST), read_tables().links
     assert "127.0.0.1" not in addresses, "lo has no MAC"
     assert set(addresses.values()) <= {link.mac for link in links.values()}
 
@@ -65,13 +64,13 @@ def test_a_place_that_cannot_be_entered_is_said_and_one_in_a_vm_is_asked_for_its
 
 
 def test_what_a_host_does_not_let_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Target | None] = []
+    asked: list[AnyHost | None] = []
 
-    def refuses(target: Target | None = None) -> HostTables:
-        asked.append(target)
-        if target is None and len(asked) > 1:
+    def refuses(host: AnyHost | None = None) -> HostTables:
+        asked.append(host)
+        if host is None and len(asked) > 1:
             raise OSError("odd\x07")
-        if target is not None:
+        if host is not None:
             raise PermissionError(13, "Permission denied")
         return HostTables({})
 
@@ -92,15 +91,11 @@ HAS_TAP = HostTables(TAPS, nics=[("web", MAC, "vnet3")])
 
 
 def test_a_host_that_answers_nonsense_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nonsense(target: Target | None = None) -> HostTables:
-        if target is not None:
-            struct.unpack("=I", b"")
-        return HostTables({})
-
-    monkeypatch.setattr(ping_places, "read_tables", nonsense)
     with contextlib.closing(NearHost()) as near:
+        code = r"""print('{"answer": %d, "document": {"links": 7}}' % json.loads(input())["id"], flush=True); input()"""
+        monkeypatch.setattr(near, "measuring", lambda: Launch([sys.executable, "-c", f"import json; {code}"]))
         found = read_places({"sender-host": "ssh://a"}, lambda _: near)
-    assert "cannot read the devices of this host: unpack requires a buffer" in found.unreached["ssh://a"]
+    assert "cannot read the devices of this host: ping_ends: an answer that makes no" in found.unreached["ssh://a"]
 
 
 def test_what_one_host_knows_of_an_address_helps_the_others() -> None:

@@ -183,7 +183,7 @@ class Vswitchd:
             is_nameless = name in PROGRAM_COMMS and thread != str(self.pid)
             kind = NAMELESS if is_nameless else name.rstrip("0123456789")
             number = name[len(kind) :] if not is_nameless else ""
-            last = max(last, int(number)) if number.isascii() and number.isdecimal() else last
+            last = max(last, int(number or 0))
             found[kind] = found.get(kind, 0) + 1
         if last < _LONG_NAMES_FROM:
             found.pop(NAMELESS, None)

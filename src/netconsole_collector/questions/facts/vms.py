@@ -5,16 +5,12 @@ comparison matches volatile labels with it. QEMU itself is not asked. ``numa_map
 of the guest's memory. So the real NUMA placement of the memory is not known.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
-from netconsole.base.fact_keys import key
-from netconsole.host.target import Question
-from netconsole.sources.facts.reading import Facts, decoded, reason
-from netconsole.sources.facts.waiting import waited_pct
+from netconsole_collector.names.fact_keys import key
+from netconsole_collector.questions.facts.reading import Facts, decoded, reason
+from netconsole_collector.questions.facts.waiting import waited_pct
 from netconsole_collector.sources import qemu
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
@@ -43,26 +39,23 @@ _BACKEND_FIELDS = {
 _LOG_TAIL_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(NamedTuple):
     """A thread and how it is scheduled."""
 
     tid: int
     comm: str
     cpus: str
     scheduling: str
-    waited_pct: float | None
+    waited_pct: Optional[float]
 
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``vm/``. A VM without a name is called by its UUID, or "unnamed"."""
     found = 0
     pids = [entry for entry in facts.entries("/proc") if entry.isdigit()]
-    facts.ahead(f"/proc/{pid}/{file}" for pid in pids for file in ("comm", "cmdline"))
     workers = _kernel_workers(facts, pids)
-    used: set[str] = set()
+    used: Set[str] = set()
     machines = list(_qemu_processes(facts, pids))
-    _ahead(facts, machines)
     for pid in machines:
         found += 1
         if found > _MAX_VMS:
@@ -78,20 +71,7 @@ def collect(facts: Facts) -> None:
     facts.put("vm_count", found, "/proc/*/cmdline", volatile=True)
 
 
-def _ahead(facts: Facts, machines: list[int]) -> None:
-    """What will be asked of all of them."""
-    if facts.target.is_here:
-        return
-    facts.ahead(f"/proc/{pid}/{file}" for pid in machines for file in ("status", "cgroup"))
-    facts.list_ahead(f"/proc/{pid}/{folder}" for pid in machines for folder in ("task", "fd"))
-    tasks = [f"/proc/{pid}/task/{tid}" for pid in machines for tid in facts.entries(f"/proc/{pid}/task")]
-    facts.ahead(f"{task}/{file}" for task in tasks for file in ("comm", "stat", "status", "schedstat"))
-    descriptors = [(pid, fd) for pid in machines for fd in facts.entries(f"/proc/{pid}/fd")]
-    facts.target.ahead(Question("link", (f"/proc/{pid}/fd/{fd}",)) for pid, fd in descriptors)
-    facts.ahead(f"/proc/{pid}/fdinfo/{fd}" for pid, fd in descriptors if facts.link(f"/proc/{pid}/fd/{fd}") == "tun")
-
-
-def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: list[Thread]) -> None:
+def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: List[Thread]) -> None:
     facts.put(key("vm", name, "pid"), pid, "/proc", volatile=True)
     for option, values in line.options.items():
         facts.put(key("vm", name, "option", option), " ; ".join(values), f"/proc/{pid}/cmdline")
@@ -148,7 +128,7 @@ def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
                     facts.put(key("vm", name, "net", number, fact), source[option], where, volatile=fact == "mac")
 
 
-def _taps(facts: Facts, pid: int) -> dict[int, str]:
+def _taps(facts: Facts, pid: int) -> Dict[int, str]:
     """Tap devices by descriptor, in the order of the descriptors: one per queue."""
     found = {}
     for fd in facts.entries(f"/proc/{pid}/fd"):
@@ -162,7 +142,7 @@ def _taps(facts: Facts, pid: int) -> dict[int, str]:
     return found
 
 
-def _qemu_processes(facts: Facts, pids: list[str]) -> Iterator[int]:
+def _qemu_processes(facts: Facts, pids: List[str]) -> Iterator[int]:
     for pid in pids:
         arguments = _arguments(facts, int(pid))
         program = arguments[0].rsplit("/", 1)[-1] if arguments else ""
@@ -170,9 +150,9 @@ def _qemu_processes(facts: Facts, pids: list[str]) -> Iterator[int]:
             yield int(pid)
 
 
-def _kernel_workers(facts: Facts, pids: list[str]) -> dict[int, list[Thread]]:
+def _kernel_workers(facts: Facts, pids: List[str]) -> Dict[int, List[Thread]]:
     """vhost workers before 6.4, by owner: kernel threads that are named after the process that owns them."""
-    found: dict[int, list[Thread]] = {}
+    found: Dict[int, List[Thread]] = {}
     for entry in pids:
         try:
             owner = re.fullmatch(r"vhost-(\d+)", facts.text(f"/proc/{entry}/comm").strip())
@@ -184,7 +164,7 @@ def _kernel_workers(facts: Facts, pids: list[str]) -> dict[int, list[Thread]]:
     return found
 
 
-def _thread(facts: Facts, where: str, tid: int) -> Thread | None:
+def _thread(facts: Facts, where: str, tid: int) -> Optional[Thread]:
     try:
         comm = facts.text(f"{where}/comm").rstrip("\n")
         if not (_VCPU.match(comm) or comm.startswith("vhost-")):
@@ -200,7 +180,7 @@ def _thread(facts: Facts, where: str, tid: int) -> Thread | None:
     )
 
 
-def _status(facts: Facts, where: str) -> dict[str, str]:
+def _status(facts: Facts, where: str) -> Dict[str, str]:
     try:
         lines = facts.text(f"{where}/status").splitlines()
     except OSError:
@@ -208,7 +188,7 @@ def _status(facts: Facts, where: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _arguments(facts: Facts, pid: int) -> list[str]:
+def _arguments(facts: Facts, pid: int) -> List[str]:
     try:
         text = facts.text(f"/proc/{pid}/cmdline")
     except OSError:
@@ -224,7 +204,7 @@ def _version(facts: Facts, name: str) -> None:
         facts.unknown(fact, "libvirt's log", "the VM's name cannot be a file name")
         return
     try:
-        tail = facts.target.read(source, _LOG_TAIL_BYTES, True)
+        tail = facts.host.read(source, _LOG_TAIL_BYTES, True)
         versions = re.findall(r"qemu version: ([^\s,]+)", decoded(tail))
     except OSError as error:
         facts.unknown(fact, source, reason(error))

@@ -1,29 +1,24 @@
 """Reads what only ethtool knows of a device: driver, firmware, offloads, rings, channels, coalescing, link, RSS table.
 
-Requests go through the target. pyroute2's structures decode the answers, but for the simple ones, whose layouts are
-those of the kernel's include/uapi/linux/ethtool.h.
+Layouts: include/uapi/linux/ethtool.h, ethtool_netlink.h.
 """
 
-from __future__ import annotations
-
-import ctypes
 import errno
 import struct
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
-from pyroute2.ethtool import ioctl
-from pyroute2.ethtool.ethtool import EthtoolChannels, EthtoolCoalesce, EthtoolLinkMode, EthtoolRings
-from pyroute2.netlink.generic.ethtool import ETHTOOL_MSG_RINGS_GET, ethtool_rings_msg
-
-from netconsole.base.fact_keys import key
-from netconsole.host.target import NetlinkSocket, Question, Target
-from netconsole.sources.facts.reading import Facts, decoded, reason
-from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, attribute, families, whole
+from netconsole_collector.names.fact_keys import key
+from netconsole_collector.primitives.here import Here
+from netconsole_collector.primitives.netlink import Netlink, attributes
+from netconsole_collector.questions.facts.reading import Facts, decoded, reason
+from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, attribute, families
 
 _GDRVINFO = 0x00000003
-_GRXFHINDIR = 0x00000038
+_GCOALESCE, _GRINGPARAM, _GSTRINGS, _GSSET_INFO, _GRXFHINDIR = 0x0E, 0x10, 0x1B, 0x37, 0x38
+_GFEATURES, _GCHANNELS, _GLINKSETTINGS = 0x3A, 0x3C, 0x4C
+_SS_FEATURES = 4
 _DRVINFO = struct.Struct("=I32s32s32s32s32s12sIIIII")
 _SSET_INFO = struct.Struct("=IIQI")
 _STRINGS = struct.Struct("=III")
@@ -35,45 +30,49 @@ _GENERIC = struct.Struct("=BBxx")
 _RINGS_HEADER, _HEADER_NAME = 1, 2
 """ETHTOOL_A_RINGS_HEADER, ETHTOOL_A_HEADER_DEV_NAME (ethtool_netlink.h)."""
 
+_MSG_RINGS_GET = 15
+_RINGS_BY_NETLINK = {"rx_max": 2, "tx_max": 5, "rx": 6, "tx": 9, "rx_buf_len": 10, "tx_push": 13, "rx_push": 14}
+_RINGS_LAYOUT = ("rx_max", "rx_mini_max", "rx_jumbo_max", "tx_max", "rx", "rx_mini", "rx_jumbo", "tx")
 _RINGS = ("rx", "rx_max", "tx", "tx_max", "rx_buf_len", "tx_push", "rx_push")
-_CHANNELS = ("combined_count", "max_combined", "rx_count", "max_rx", "tx_count", "max_tx")
-_LINK = ("speed", "duplex", "autoneg")
-
-_FIRST = (
-    struct.pack("=I", _GDRVINFO).ljust(_DRVINFO.size, b"\0"),
-    ioctl.EthtoolChannels(cmd=ioctl.ETHTOOL_GCHANNELS),
-    ioctl.IoctlEthtoolLinkSettings(cmd=ioctl.ETHTOOL_GLINKSETTINGS),
-    ioctl.EthtoolCoalesce(cmd=ioctl.ETHTOOL_GCOALESCE),
-    _INDIRECTION.pack(_GRXFHINDIR, 0),
+_CHANNELS_LAYOUT = (
+    *("max_rx", "max_tx", "max_other", "max_combined"),
+    *("rx_count", "tx_count", "other_count", "combined_count"),
 )
-"""What every physical device is asked for."""
-
-Structure = TypeVar("Structure", bound=ctypes.Structure)
+_CHANNELS = ("combined_count", "max_combined", "rx_count", "max_rx", "tx_count", "max_tx")
+_COALESCE_LAYOUT = (
+    "rx_coalesce_usecs", "rx_max_coalesced_frames", "rx_coalesce_usecs_irq", "rx_max_coalesced_frames_irq",
+    "tx_coalesce_usecs", "tx_max_coalesced_frames", "tx_coalesce_usecs_irq", "tx_max_coalesced_frames_irq",
+    "stats_block_coalesce_usecs", "use_adaptive_rx_coalesce", "use_adaptive_tx_coalesce", "pkt_rate_low",
+    "rx_coalesce_usecs_low", "rx_max_coalesced_frames_low", "tx_coalesce_usecs_low", "tx_max_coalesced_frames_low",
+    "pkt_rate_high", "rx_coalesce_usecs_high", "rx_max_coalesced_frames_high", "tx_coalesce_usecs_high",
+    "tx_max_coalesced_frames_high", "rate_sample_interval",
+)  # fmt: skip
+_LINK_SETTINGS = struct.Struct("=IIBxxBxxxb32x")
+"""Of struct ethtool_link_settings: command, speed, duplex, autoneg, and how many words each of three masks has."""
+_MASKS_BYTES = 3 * 127 * 4
+_UNKNOWN_SPEEDS = (0, 0xFFFFFFFF, 0xFFFF)
+_DUPLEX = {0: "Half", 1: "Full", 0xFF: "Unknown"}
+_FEATURES = struct.Struct("=II")
+_BLOCK = struct.Struct("=IIII")
+"""Of 32 features: available, requested, active, never changed."""
 
 
 class Device:
     """Makes ethtool requests for devices. Close it when done."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._features: list[str] | None = None
-        self._netlink: NetlinkSocket | None = None
-        self._family: int | None = None
+    def __init__(self, host: Here) -> None:
+        self._host = host
+        self._features: Optional[List[str]] = None
+        self._netlink: Optional[Netlink] = None
+        self._family: Optional[int] = None
 
     def close(self) -> None:
         """Close the socket."""
         if self._netlink is not None:
             self._netlink.close()
 
-    def ahead(self, names: Iterable[str]) -> None:
-        """The offloads of these devices will be asked for."""
-        blocks = -(-len(self._feature_names(next(iter(names), "lo"))) // 32)
-        request = bytes(ioctl.EthtoolGfeatures(cmd=ioctl.ETHTOOL_GFEATURES, size=blocks))
-        self._target.ahead(Question("ethtool", (name, request)) for name in names)
-
     def all(self, facts: Facts, name: str) -> None:
         """Add all facts of a physical device."""
-        self._target.ahead(Question("ethtool", (name, bytes(request))) for request in _FIRST)
         self.driver(facts, name)
         self.offloads(facts, name)
         self._rings(facts, name)
@@ -86,7 +85,7 @@ class Device:
         """Add the driver, its version and that of the firmware."""
         source = "ethtool -i (ETHTOOL_GDRVINFO)"
         try:
-            data = self._target.ethtool(name, struct.pack("=I", _GDRVINFO).ljust(_DRVINFO.size, b"\0"))
+            data = self._host.ethtool(name, struct.pack("=I", _GDRVINFO).ljust(_DRVINFO.size, b"\0"))
         except OSError as error:
             facts.unknown(key("nic", name, "driver"), source, reason(error))
             return
@@ -106,15 +105,17 @@ class Device:
         source = "ethtool -k (ETHTOOL_GFEATURES)"
         try:
             names = self._feature_names(name)
-            features = self._ask(name, ioctl.EthtoolGfeatures(cmd=ioctl.ETHTOOL_GFEATURES, size=-(-len(names) // 32)))
+            blocks = -(-len(names) // 32)
+            told = self._host.ethtool(name, _FEATURES.pack(_GFEATURES, blocks) + bytes(blocks * _BLOCK.size))
         except OSError as error:
             facts.unknown(key("nic", name, "offload"), source, _why(error))
             return
         for number, feature in enumerate(names):
-            block, bit = features.features[number // 32], 1 << number % 32
-            if not feature or (not block.available & bit and not fixed):
+            available, _, active, _ = _BLOCK.unpack_from(told, _FEATURES.size + number // 32 * _BLOCK.size)
+            bit = 1 << number % 32
+            if not feature or (not available & bit and not fixed):
                 continue
-            value = ("on" if block.active & bit else "off") + ("" if block.available & bit else " [fixed]")
+            value = ("on" if active & bit else "off") + ("" if available & bit else " [fixed]")
             facts.put(key("nic", name, "offload", feature), value, source)
 
     def _rings(self, facts: Facts, name: str) -> None:
@@ -122,95 +123,101 @@ class Device:
         try:
             answer = self._rings_by_netlink(name)
             if answer is None:
-                answer = EthtoolRings.from_ioctl(self._ask(name, ioctl.EthtoolRingParam(cmd=ioctl.ETHTOOL_GRINGPARAM)))
+                answer = self._numbers(name, _GRINGPARAM, _RINGS_LAYOUT)
         except OSError as error:
             facts.unknown(key("nic", name, "ring"), source, _why(error))
             return
-        _put(facts, name, "ring", answer._asdict(), _RINGS, source)
+        _put(facts, name, "ring", answer, _RINGS, source)
 
-    def _rings_by_netlink(self, name: str) -> EthtoolRings | None:
+    def _rings_by_netlink(self, name: str) -> Optional[Dict[str, int]]:
         """Since 5.6. It knows more than the ioctl. None where the driver or the kernel does not answer."""
         try:
             if self._netlink is None:
-                self._netlink = self._target.netlink(NETLINK_GENERIC)
+                self._netlink = self._host.netlink(NETLINK_GENERIC)
                 self._family = families(self._netlink).get("ethtool")
             if self._family is None:
                 return None
             header = attribute(_RINGS_HEADER, attribute(_HEADER_NAME, name.encode() + b"\0"), is_nested=True)
-            body = self._netlink.ask(self._family, _GENERIC.pack(ETHTOOL_MSG_RINGS_GET, 1) + header)
+            body = self._netlink.ask(self._family, _GENERIC.pack(_MSG_RINGS_GET, 1) + header)
         except OSError:
             return None
-        message = ethtool_rings_msg(whole(self._family, body))
-        message.decode()
-        return EthtoolRings.from_netlink([message])
+        values = dict(attributes(body, _GENERIC.size))
+        told = {name: values[number] for name, number in _RINGS_BY_NETLINK.items() if number in values}
+        return {name: int.from_bytes(value[:4], sys.byteorder) for name, value in told.items()}
 
     def _channels(self, facts: Facts, name: str) -> None:
         source = "ethtool (channels)"
         try:
-            answer = EthtoolChannels.from_ioctl(self._ask(name, ioctl.EthtoolChannels(cmd=ioctl.ETHTOOL_GCHANNELS)))
+            answer = self._numbers(name, _GCHANNELS, _CHANNELS_LAYOUT)
         except OSError as error:
             facts.unknown(key("nic", name, "channels"), source, _why(error))
             return
-        _put(facts, name, "channels", answer._asdict(), _CHANNELS, source)
+        _put(facts, name, "channels", answer, _CHANNELS, source)
 
     def _link(self, facts: Facts, name: str) -> None:
         source = "ethtool (link_mode)"
         try:
             # The kernel first answers how many words its masks have, as a negative number.
-            settings = ioctl.IoctlEthtoolLinkSettings(cmd=ioctl.ETHTOOL_GLINKSETTINGS)
-            settings = self._ask(name, settings)
-            settings.link_mode_masks_nwords = -settings.link_mode_masks_nwords
-            settings = self._ask(name, settings)
-            if settings.link_mode_masks_nwords <= 0:
+            words = _LINK_SETTINGS.unpack_from(self._link_settings(name, 0))[-1]
+            _, speed, duplex, autoneg, words = _LINK_SETTINGS.unpack_from(self._link_settings(name, -words))
+            if words <= 0:
                 raise OSError(errno.EOPNOTSUPP, "")
         except OSError as error:
             facts.unknown(key("nic", name, "link"), source, _why(error))
             return
-        _put(facts, name, "link", EthtoolLinkMode.from_ioctl(settings)._asdict(), _LINK, source)
+        told: Dict[str, object] = {"autoneg": bool(autoneg)}
+        if speed not in _UNKNOWN_SPEEDS:
+            told["speed"] = speed
+        if duplex in _DUPLEX:
+            told["duplex"] = _DUPLEX[duplex]
+        _put(facts, name, "link", told, told, source)
 
     def _coalescing(self, facts: Facts, name: str) -> None:
         source = "ethtool -c (ETHTOOL_GCOALESCE)"
         try:
-            answer = EthtoolCoalesce.from_ioctl(self._ask(name, ioctl.EthtoolCoalesce(cmd=ioctl.ETHTOOL_GCOALESCE)))
+            answer = self._numbers(name, _GCOALESCE, _COALESCE_LAYOUT)
         except OSError as error:
             facts.unknown(key("nic", name, "coalesce"), source, _why(error))
             return
-        _put(facts, name, "coalesce", answer, [field for field in answer if field != "cmd"], source)
+        _put(facts, name, "coalesce", answer, answer, source)
 
     def _indirection(self, facts: Facts, name: str) -> None:
         """Add the RSS table as entries per queue, which shows whether it is even: ``0: 64, 1: 64``."""
         source = "ethtool -x (ETHTOOL_GRXFHINDIR)"
         fact = key("nic", name, "rss_indirection")
         try:
-            size = _INDIRECTION.unpack(self._target.ethtool(name, _INDIRECTION.pack(_GRXFHINDIR, 0)))[1]
+            size = _INDIRECTION.unpack(self._host.ethtool(name, _INDIRECTION.pack(_GRXFHINDIR, 0)))[1]
             if not 0 < size <= _MAX_INDIRECTION:
                 facts.unknown(fact, source, f"a table of {size} entries")
                 return
             request = _INDIRECTION.pack(_GRXFHINDIR, size) + bytes(4 * size)
-            queues = struct.unpack_from(f"={size}I", self._target.ethtool(name, request), _INDIRECTION.size)
+            queues = struct.unpack_from(f"={size}I", self._host.ethtool(name, request), _INDIRECTION.size)
         except OSError as error:
             facts.unknown(fact, source, reason(error))
             return
         share = sorted(Counter(queues).items())
         facts.put(fact, ", ".join(f"{queue}: {entries}" for queue, entries in share), source)
 
-    def _feature_names(self, device: str) -> list[str]:
+    def _feature_names(self, device: str) -> List[str]:
         """The names of all features, by their bits; the same for every device. Raises OSError."""
         if self._features is None:
-            number = ioctl.ETH_SS_FEATURES
-            asked = _SSET_INFO.pack(ioctl.ETHTOOL_GSSET_INFO, 0, 1 << number, 0)
-            count = min(_SSET_INFO.unpack(self._target.ethtool(device, asked))[3], _MAX_STRINGS)
-            asked = _STRINGS.pack(ioctl.ETHTOOL_GSTRINGS, number, count) + bytes(count * _STRING_BYTES)
-            text = self._target.ethtool(device, asked)[_STRINGS.size :]
+            asked = _SSET_INFO.pack(_GSSET_INFO, 0, 1 << _SS_FEATURES, 0)
+            count = min(_SSET_INFO.unpack(self._host.ethtool(device, asked))[3], _MAX_STRINGS)
+            asked = _STRINGS.pack(_GSTRINGS, _SS_FEATURES, count) + bytes(count * _STRING_BYTES)
+            text = self._host.ethtool(device, asked)[_STRINGS.size :]
             strings = (text[at : at + _STRING_BYTES] for at in range(0, count * _STRING_BYTES, _STRING_BYTES))
             self._features = [decoded(string.split(b"\0", 1)[0]) for string in strings]
         return self._features
 
-    def _ask(self, name: str, request: Structure) -> Structure:
-        data = self._target.ethtool(name, bytes(request))
-        answer = type(request)()  # not from_buffer_copy: pyroute2's structures list their fields when they are made
-        ctypes.memmove(ctypes.byref(answer), data, min(len(data), ctypes.sizeof(answer)))
-        return answer
+    def _numbers(self, name: str, command: int, layout: Sequence[str]) -> Dict[str, int]:
+        """A structure that has nothing but numbers."""
+        whole = struct.Struct("={}I".format(1 + len(layout)))
+        told = self._host.ethtool(name, struct.pack("=I", command).ljust(whole.size, b"\0"))
+        return dict(zip(layout, whole.unpack(told)[1:]))
+
+    def _link_settings(self, name: str, words: int) -> bytes:
+        request = _LINK_SETTINGS.pack(_GLINKSETTINGS, 0, 0, 0, words)
+        return self._host.ethtool(name, request + bytes(_MASKS_BYTES))
 
 
 def _put(facts: Facts, name: str, area: str, values: Mapping[str, object], fields: Iterable[str], source: str) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.facts import waiting
-from netconsole.sources.facts.reading import Facts
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.questions.facts import waiting
+from netconsole_collector.questions.facts.reading import Facts
 
 
 def made(root: Path, files: dict[str, str]) -> Facts:

@@ -1,22 +1,14 @@
 """Facts of memory: size and huge pages per node, transparent huge pages, same-page merging, NUMA balancing."""
 
-from __future__ import annotations
-
 import re
 
-from netconsole.base.fact_keys import key
-from netconsole.sources.facts.reading import Facts
+from netconsole_collector.names.fact_keys import key
+from netconsole_collector.questions.facts.reading import Facts
 
 _HUGE = "/sys/kernel/mm/hugepages"
 _NODES = "/sys/devices/system/node"
 _COUNTS = ("nr_hugepages", "nr_overcommit_hugepages", "free_hugepages")
 _SETTINGS = ("swappiness", "zone_reclaim_mode", "overcommit_memory", "min_free_kbytes")
-FIXED = (
-    "/proc/meminfo", "/sys/kernel/mm/ksm/run", "/proc/sys/kernel/numa_balancing",
-    *(f"/sys/kernel/mm/transparent_hugepage/{name}" for name in ("enabled", "defrag")),
-    *(f"/proc/sys/vm/{name}" for name in _SETTINGS),
-)  # fmt: skip
-"""Files of these facts that a host may have. Of a far host they are asked for together."""
 
 
 def collect(facts: Facts) -> None:
@@ -24,15 +16,11 @@ def collect(facts: Facts) -> None:
     # Volatile: a guest's memory is hot-plugged, and the kernel's own share changes with every version.
     facts.file("memory/total_kb", "/proc/meminfo", _total_kb, volatile=True)
     sizes = facts.entries(_HUGE)
-    facts.ahead(f"{_HUGE}/{size}/{file}" for size in sizes for file in _COUNTS)
     for size in sizes:
         facts.file(key("memory", size, "pages"), f"{_HUGE}/{size}/nr_hugepages", int)
         facts.file(key("memory", size, "overcommit"), f"{_HUGE}/{size}/nr_overcommit_hugepages", int)
         facts.file(key("memory", size, "free"), f"{_HUGE}/{size}/free_hugepages", int, volatile=True)
     nodes = [name for name in facts.entries(_NODES) if re.fullmatch(r"node\d+", name)]
-    facts.list_ahead(f"{_NODES}/{node}/hugepages" for node in nodes)
-    facts.ahead(f"{_NODES}/{node}/meminfo" for node in nodes)
-    facts.ahead(f"{_NODES}/{node}/hugepages/{size}/nr_hugepages" for node in nodes for size in sizes)
     for node in nodes:
         facts.file(key("memory", node, "total_kb"), f"{_NODES}/{node}/meminfo", _total_kb, volatile=True)
         for size in facts.entries(f"{_NODES}/{node}/hugepages"):

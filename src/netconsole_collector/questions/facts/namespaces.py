@@ -3,15 +3,12 @@
 All these facts are volatile. A comparison uses them to name rows, and to tell a new namespace from an idle one.
 """
 
-from __future__ import annotations
-
 import json
-from typing import Any
+from typing import Any, Dict, Optional
 
-from netconsole.base.fact_keys import key
-from netconsole.base.netns_labels import is_namespace_inode
-from netconsole.host.target import Question
-from netconsole.sources.facts.reading import Facts, reason
+from netconsole_collector.names.fact_keys import key
+from netconsole_collector.names.netns_labels import is_namespace_inode
+from netconsole_collector.questions.facts.reading import Facts, reason
 
 _NAMED, _OF_PROCESSES = "/run/netns", "/proc/*/ns/net"
 _MAX_NAMESPACES = 4096
@@ -30,17 +27,14 @@ _HASHED = {
 def collect(facts: Facts) -> None:
     """Add ``netns/INODE/name`` or, without a name, ``netns/INODE/process``: its process with the lowest id."""
     host = _host(facts)
-    names = facts.entries(_NAMED)
-    facts.target.ahead(Question("status", (f"{_NAMED}/{name}",)) for name in names)
-    named = {inode: name for name in names if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
+    named = _named(facts)
     for inode, name in list(named.items())[:_MAX_NAMESPACES]:
         if inode != host:
             facts.put(key("netns", inode, "name"), name, _NAMED, volatile=True)
     seen = {host, *named}
-    first: dict[int, int] = {}
-    for pid, inode in facts.target.inodes("ns/net").items():
+    first: Dict[int, int] = {}
+    for pid, inode in facts.host.inodes("ns/net").items():
         first.setdefault(inode, pid)
-    facts.ahead(f"/proc/{pid}/comm" for inode, pid in first.items() if inode not in seen)
     for inode, pid in first.items():
         if inode in seen:
             continue
@@ -62,9 +56,9 @@ def settings(facts: Facts) -> None:
     would not have; of routes and rules how many, and a hash. What has no name is volatile: its inode is of this boot.
     """
     own = facts.inode("/proc/self/ns/net")
-    named = {inode: name for name in facts.entries(_NAMED) if (inode := facts.inode(f"{_NAMED}/{name}")) is not None}
+    named = _named(facts)
     found = {inode: (name, f"{_NAMED}/{name}") for inode, name in named.items()}
-    for pid, inode in facts.target.inodes("ns/net").items():
+    for pid, inode in facts.host.inodes("ns/net").items():
         found.setdefault(inode, (str(inode), f"/proc/{pid}/ns/net"))
     host = _host(facts)
     if host in found:
@@ -72,10 +66,9 @@ def settings(facts: Facts) -> None:
     if own is not None:
         found[own] = found.get(own, (str(own), ""))[0] if own != host else "host", ""
     listed = sorted(found.items())[:_MAX_SETTINGS]
-    facts.target.ahead(Question("settings", (path, inode)) for inode, (_, path) in listed)
     for inode, (name, path) in listed:
         try:
-            _settings(facts, name, json.loads(facts.target.settings(path, inode)), name == "host")
+            _settings(facts, name, json.loads(facts.host.settings(path, inode)), name == "host")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             why = reason(error) if isinstance(error, OSError) else "not an answer that makes sense"
             facts.unknown(key("namespace", name), "setns", why)
@@ -104,5 +97,11 @@ def _settings(facts: Facts, name: str, told: Any, is_host: bool) -> None:
                 facts.put(key("namespace", name, what), text, source, volatile=is_namespace_inode(name))
 
 
-def _host(facts: Facts) -> int | None:
+def _named(facts: Facts) -> Dict[int, str]:
+    """By inode."""
+    found = ((facts.inode(f"{_NAMED}/{name}"), name) for name in facts.entries(_NAMED))
+    return {inode: name for inode, name in found if inode is not None}
+
+
+def _host(facts: Facts) -> Optional[int]:
     return facts.inode("/proc/1/ns/net") or facts.inode("/proc/self/ns/net")  # the first needs root

@@ -1,8 +1,8 @@
 """What keeps threads of a VM from their CPU: how long they waited for it, and the limit of their control group."""
 
-from __future__ import annotations
+from typing import List, Optional, Tuple
 
-from netconsole.sources.facts.reading import Facts
+from netconsole_collector.questions.facts.reading import Facts
 
 _CGROUPS = "/sys/fs/cgroup"
 _MAX_DEPTH = 12
@@ -10,7 +10,7 @@ _STEAL = 7
 """Of the times in the first line of /proc/stat (proc(5))."""
 
 
-def waited_pct(facts: Facts, where: str) -> float | None:
+def waited_pct(facts: Facts, where: str) -> Optional[float]:
     """The share of the time that a thread wanted to run in which it waited for a CPU, since it began.
 
     Source: ``where``/schedstat: nanoseconds on a CPU, nanoseconds waiting. None where the kernel does not count it.
@@ -22,7 +22,7 @@ def waited_pct(facts: Facts, where: str) -> float | None:
     return round(100 * waited / (ran + waited), 2) if ran + waited > 0 else None
 
 
-def cpu_max(facts: Facts, pid: int) -> str | None:
+def cpu_max(facts: Facts, pid: int) -> Optional[str]:
     """The tightest CPU limit of a process and of the groups around it: "quota period" in us, or "max" without one.
 
     Control groups of version 2 only. None where nothing can be read.
@@ -35,7 +35,7 @@ def cpu_max(facts: Facts, pid: int) -> str | None:
     if path is None or ".." in path.split("/"):
         return None
     steps = [step for step in path.split("/") if step][:_MAX_DEPTH]
-    found: list[tuple[float, str]] = []
+    found: List[Tuple[float, str]] = []
     read = False
     for depth in range(1, len(steps) + 1):
         try:
@@ -51,7 +51,7 @@ def cpu_max(facts: Facts, pid: int) -> str | None:
     return min(found)[1] if found else "max"
 
 
-def steal_pct(facts: Facts) -> float | None:
+def steal_pct(facts: Facts) -> Optional[float]:
     """The share of its time that a guest's host gave to others, since it booted. None where it is not counted."""
     try:
         times = [int(text) for text in facts.text("/proc/stat").partition("\n")[0].split()[1:9]]

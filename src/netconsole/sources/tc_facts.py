@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import socket
 import struct
@@ -9,28 +10,35 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from netconsole.base.fact_keys import key
-from netconsole.host.target import NetlinkSocket
-from netconsole.sources.facts.nics import links_of
-from netconsole.sources.facts.reading import Facts
+from netconsole.base.fact_keys import FactData, key
 from netconsole_collector.primitives.netlink import attributes
+from netconsole_collector.questions.facts.tc import GET_FILTER, MAX_FILTERS
 from netconsole_collector.sources.netlink_messages import whole
 from netconsole_collector.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_OPTIONS, TCA_TBF_RATE64
 
 _TCMSG = struct.Struct("=BxxxiIII")
-_GET_FILTER = 46
-"""RTM_GETTFILTER. The message that answers a request has a number that is smaller by two."""
+
+
+class TcMessages(msgspec.Struct, frozen=True):
+    """As the question tells them (netconsole_collector/questions/facts/tc.py): in base64, as the kernel wrote them."""
+
+    names: list[tuple[int, str]]
+    """Of devices, by number."""
+    qdiscs: list[str]
+    filters: list[tuple[int, int, list[str]]]
+    """Of a device and a parent."""
+    classes: list[tuple[int, list[str]]]
+
+
 # include/uapi/linux/pkt_sched.h, TC_H_*
 _INGRESS, _EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 _NAMES = {0xFFFFFFFF: "root", 0xFFFFFFF1: "ingress", _INGRESS: "ingress", _EGRESS: "egress", 0xFFFF0000: "ingress"}
-_HOOKS: dict[str, tuple[int, ...]] = {"clsact": (_INGRESS, _EGRESS), "ingress": (0xFFFF0000,), "noqueue": (), "mq": ()}
-"""The parents of a queueing discipline's filters, where that is not the discipline itself."""
 _ETHERTYPES = {0x0003: "all", 0x0800: "ip", 0x0806: "arp", 0x86DD: "ipv6", 0x8100: "802.1Q"}
 _OFFLOADED = "flower"
 """Open vSwitch creates these filters itself, one per flow. They come and go with the traffic."""
-_MAX_FILTERS = 64
 _NOT_IN_PYROUTE2 = {("tbf", TCA_TBF_RATE64): "rate64", ("tbf", TCA_TBF_RATE64 + 1): "prate64"}
 _ATTRIBUTE_NUMBER = 0x3FFF
 """Of an attribute's type: NLA_TYPE_MASK in include/uapi/linux/netlink.h."""
@@ -40,33 +48,29 @@ _MAX_OPTION_TEXT = 1024
 _DEPTH = 4
 
 
-def collect(facts: Facts) -> None:
-    """Add the facts under ``tc/``: every queueing discipline with its parameters, its classes and its filters."""
-    names = {link["index"]: link.get_attr("IFLA_IFNAME") for link in links_of(facts)}
-    route = facts.target.netlink(socket.NETLINK_ROUTE)
-    try:
-        classful: set[int] = set()
-        qdiscs = _dumped(route, RTM_GETQDISC)
-        facts.target.ahead(route.questions(_filter_dumps(qdiscs)))
-        for qdisc in qdiscs:
-            name = names.get(qdisc["index"])
-            kind = qdisc.get_attr("TCA_KIND")
-            if name is None or kind is None:
-                continue
-            if kind in ("htb", "hfsc", "drr", "qfq", "cbq"):
-                classful.add(qdisc["index"])
-            where = "root" if qdisc["parent"] == 0xFFFFFFFF else handle(qdisc["parent"])
-            text = f"{kind} {_options(qdisc.get_attr('TCA_OPTIONS'))}".strip()
-            facts.put(key("tc", name, "qdisc", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETQDISC)")
-            for parent in _parents(qdisc):
-                _filters(facts, route, name, qdisc["index"], parent)
-        for index in sorted(classful):
-            for entry in _dumped(route, RTM_GETTCLASS, index):
-                text = f"{entry.get_attr('TCA_KIND')} {_options(entry.get_attr('TCA_OPTIONS'))}".strip()
-                where = handle(entry["handle"])
-                facts.put(key("tc", names[index], "class", where), text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETTCLASS)")
-    finally:
-        route.close()
+def tc_facts(told: TcMessages) -> dict[str, FactData]:
+    """The facts under ``tc/``: every queueing discipline with its parameters, its classes and its filters.
+
+    ``told``: what the collector has read. Raises whatever a message that makes no sense leads to.
+    """
+    names = dict(told.names)
+    found: dict[str, FactData] = {}
+    for qdisc in _decoded(RTM_GETQDISC, told.qdiscs):
+        name, kind = names.get(qdisc["index"]), qdisc.get_attr("TCA_KIND")
+        if name is None or kind is None:
+            continue
+        where = "root" if qdisc["parent"] == 0xFFFFFFFF else handle(qdisc["parent"])
+        text = f"{kind} {_options(qdisc.get_attr('TCA_OPTIONS'))}".strip()
+        found[key("tc", name, "qdisc", where)] = FactData(text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETQDISC)")
+    for index, parent, filters in told.filters:
+        if index in names:
+            found |= _filters(names[index], parent, filters)
+    for index, classes in told.classes:
+        for entry in _decoded(RTM_GETTCLASS, classes) if index in names else ():
+            text = f"{entry.get_attr('TCA_KIND')} {_options(entry.get_attr('TCA_OPTIONS'))}".strip()
+            where = key("tc", names[index], "class", handle(entry["handle"]))
+            found[where] = FactData(text[:_MAX_OPTION_TEXT], "rtnetlink (RTM_GETTCLASS)")
+    return found
 
 
 def handle(number: int) -> str:
@@ -74,26 +78,11 @@ def handle(number: int) -> str:
     return _NAMES.get(number, f"{number >> 16:x}:{number & 0xFFFF:x}")
 
 
-def _parents(qdisc: Any) -> tuple[int, ...]:
-    """Those of its filters."""
-    own: tuple[int, ...] = (qdisc["handle"],)
-    return _HOOKS.get(qdisc.get_attr("TCA_KIND"), own)
-
-
-def _filter_dumps(qdiscs: Sequence[Any]) -> Iterator[tuple[int, bytes]]:
-    for qdisc in qdiscs:
-        for parent in _parents(qdisc):
-            yield _GET_FILTER, _TCMSG.pack(socket.AF_UNSPEC, qdisc["index"], 0, parent, 0)
-
-
-def _filters(facts: Facts, route: NetlinkSocket, device: str, index: int, parent: int) -> None:
-    """Add kind, protocol, class and actions of each filter. `tc` shows what exactly it matches."""
+def _filters(device: str, parent: int, messages: Sequence[str]) -> dict[str, FactData]:
+    """Kind, protocol, class and actions of each filter. `tc` shows what exactly it matches."""
     source = "rtnetlink (RTM_GETTFILTER)"
-    try:
-        found = _dumped(route, _GET_FILTER, index, parent)
-    except OSError:
-        return  # a discipline that takes no filters
-    for entry in found[:_MAX_FILTERS]:
+    found: dict[str, FactData] = {}
+    for entry in _decoded(GET_FILTER, messages[:MAX_FILTERS]):
         kind, options = entry.get_attr("TCA_KIND"), entry.get_attr("TCA_OPTIONS")
         if options is None or not entry["handle"] or _within(options, "_DIVISOR") is not None:
             continue  # not a filter, but the entry for a preference or a hash table
@@ -104,16 +93,18 @@ def _filters(facts: Facts, route: NetlinkSocket, device: str, index: int, parent
         named = [_within(action, "_KIND") for _, action in (actions or {}).get("attrs", ())]
         text += f" actions={','.join(map(str, named))}" if named else ""
         where = key("tc", device, "filter", handle(parent), preference, f"{entry['handle']:x}")
-        facts.put(where, text, source, volatile=kind == _OFFLOADED)
-    if len(found) > _MAX_FILTERS:
-        facts.unknown(key("tc", device, "filter", handle(parent)), source, f"only the first {_MAX_FILTERS} are listed")
+        found[where] = FactData(text, source, volatile=kind == _OFFLOADED)
+    if len(messages) > MAX_FILTERS:
+        why = f"only the first {MAX_FILTERS} are listed"
+        found[key("tc", device, "filter", handle(parent))] = FactData(None, source, why)
+    return found
 
 
-def _dumped(route: NetlinkSocket, kind: int, index: int = 0, parent: int = 0) -> list[Any]:
-    """All queueing disciplines, or all classes or filters of a device, as pyroute2 decodes them. Raises OSError."""
-    request = _TCMSG.pack(socket.AF_UNSPEC, index, 0, parent, 0)
+def _decoded(kind: int, messages: Sequence[str]) -> list[Any]:
+    """Queueing disciplines, classes or filters, as pyroute2 decodes them."""
     entries = []
-    for body in route.dump(kind, request):
+    for message in messages:
+        body = memoryview(base64.b64decode(message))
         entry = tcmsg(whole(kind - 2, body))
         entry.decode()
         _tell_unknown(entry, body)

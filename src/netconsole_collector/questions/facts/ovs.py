@@ -1,16 +1,12 @@
 """Facts of Open vSwitch from its database: version, other_config, bridges with datapath, settings of every port."""
 
-from __future__ import annotations
-
 import errno
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
-from netconsole.base.fact_keys import key
-from netconsole.host.target import Question, Target
-from netconsole.sources.facts.reading import Facts
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.names.fact_keys import key
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.questions.facts.reading import Facts
 
 SOCKETS = ("/run/openvswitch/db.sock", "/var/run/openvswitch/db.sock", "/usr/local/var/run/openvswitch/db.sock")
 TIMEOUT_MS = 1000
@@ -41,13 +37,12 @@ class OvsError(Exception):
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``ovs/``. Where no Open vSwitch runs: one unknown fact."""
-    facts.target.ahead(Question("exists", (path,)) for path in SOCKETS)
     path = next((path for path in SOCKETS if facts.exists(path)), None)
     if path is None:
         facts.unknown("ovs", SOCKETS[0], "no Open vSwitch database runs here")
         return
     try:
-        tables = select(path, target=facts.target)
+        tables = select(path, host=facts.host)
     except OvsError as error:
         facts.unknown("ovs", path, str(error))
         return
@@ -70,28 +65,28 @@ def collect(facts: Facts) -> None:
                 _row(facts, ("ovs", "interface", interface["name"]), interface)
 
 
-def select(socket: str, timeout_ms: int = TIMEOUT_MS, target: Target = HERE) -> dict[str, list[dict[str, Any]]]:
+def select(socket: str, timeout_ms: int = TIMEOUT_MS, host: Here = HERE) -> Dict[str, List[Dict[str, Any]]]:
     """The needed columns of four tables. Raises OvsError when the server is gone, silent, or sends invalid data."""
     operations = [
         {"op": "select", "table": table, "where": [], "columns": columns} for table, columns in _TABLES.items()
     ]
-    result = _transact(target, socket, operations, timeout_ms)
+    result = _transact(host, socket, operations, timeout_ms)
     try:
-        return {table: list(answer["rows"]) for table, answer in zip(_TABLES, result, strict=True)}
-    except (KeyError, TypeError, ValueError):
+        return {table: list(result[number]["rows"]) for number, table in enumerate(_TABLES)}
+    except (LookupError, TypeError, ValueError):
         errors = [answer.get("details") or answer.get("error") for answer in result if isinstance(answer, dict)]
         raise OvsError(f"the database refused: {next(filter(None, errors), 'no rows')}") from None
 
 
-def _transact(target: Target, socket: str, operations: Sequence[object], timeout_ms: int) -> list[Any]:
+def _transact(host: Here, socket: str, operations: Sequence[object], timeout_ms: int) -> List[Any]:
     """One transaction and its results, as JSON-RPC 1.0 (RFC 7047, section 4.1.3)."""
     request = {"method": "transact", "params": ["Open_vSwitch", *operations], "id": _ID}
     try:
-        connection = target.connect(socket, timeout_ms / 1000)
+        connection = host.connect(socket, timeout_ms / 1000)
     except OSError as error:
         raise OvsError(f"cannot connect: {errno.errorcode.get(error.errno or 0, error)}") from None
     try:
-        answer = json.loads(connection.ask(json.dumps(request).encode(), timeout_ms / 1000))
+        answer = json.loads(connection.ask(json.dumps(request).encode(), timeout_ms / 1000).decode("utf-8"))
     except TimeoutError:
         raise OvsError(f"no answer within {timeout_ms} ms") from None
     except (OSError, ValueError):
@@ -108,7 +103,7 @@ def _transact(target: Target, socket: str, operations: Sequence[object], timeout
     return result
 
 
-def _row(facts: Facts, where: tuple[str, ...], row: dict[str, Any]) -> None:
+def _row(facts: Facts, where: Tuple[str, ...], row: Dict[str, Any]) -> None:
     for column, value in row.items():
         if column in _SKIPPED:
             continue
@@ -123,7 +118,7 @@ def _row(facts: Facts, where: tuple[str, ...], row: dict[str, Any]) -> None:
             facts.put(key(*where, column), value if isinstance(value, (bool, int)) else _text(value), f"OVSDB {column}")
 
 
-def _members(references: Any, rows: dict[str, dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _members(references: Any, rows: Dict[str, Dict[str, Any]]) -> Iterable[Dict[str, Any]]:
     """The rows that an OVSDB set of UUIDs (or a single one) names."""
     pairs = references[1] if references[0] == "set" else [references]
     return (rows[uuid] for _, uuid in pairs if uuid in rows)

@@ -1,18 +1,13 @@
 """Holds collected facts, each with its source: bounded, thread-safe. A read error makes a fact unknown, with why."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from netconsole.base.fact_keys import FactValue
-from netconsole.host.target import Question, Target
+from netconsole_collector.names.fact_keys import FactValue
 from netconsole_collector.primitives.files import MAX_NAMES
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.primitives.here import HERE, Here
 
-MAX_FACTS = 50_000
+MAX_FACTS = 50000
 """200 VMs with 8 queues each have about 15 000 facts."""
 MAX_BYTES = 64 * 1024
 """The most that is read of one file. Command lines are the longest."""
@@ -20,8 +15,10 @@ MAX_TEXT = 4096
 """A longer value is cut. A kernel command line has 4096 characters at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+Json = Dict[str, Any]
+
+
+class Fact(NamedTuple):
     """One setting of this host. ``value`` None is unknown, and ``why`` gives the reason.
 
     ``volatile``: the fact (a process id, a tap's number) only identifies something. A comparison does not report it.
@@ -29,29 +26,22 @@ class Fact:
 
     value: FactValue
     source: str
-    why: str | None = None
+    why: Optional[str] = None
     volatile: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """As in a snapshot, without empty fields."""
-        document: dict[str, Any] = {"value": self.value, "source": self.source}
-        if self.why is not None:
-            document["why"] = self.why
-        if self.volatile:
-            document["volatile"] = True
-        return document
 
 
 class Facts:
     """Collects facts of a host under keys like ``nic/eth0/driver``."""
 
-    def __init__(self, target: Target = HERE) -> None:
-        self.target = target
+    def __init__(self, host: Here = HERE) -> None:
+        self.host = host
         self.omitted = 0
-        self._facts: dict[str, Fact] = {}
+        self.messages: Optional[Json] = None
+        """Those of traffic control (tc.py)."""
+        self._facts: Dict[str, Fact] = {}
         self._lock = threading.Lock()
 
-    def taken(self) -> dict[str, Fact]:
+    def taken(self) -> Dict[str, Fact]:
         """A copy of all facts so far, in the order of the keys."""
         with self._lock:
             return dict(sorted(self._facts.items()))
@@ -68,10 +58,6 @@ class Facts:
         """Add a fact that could not be read."""
         self._add(key, Fact(None, source, why=why[:MAX_TEXT]))
 
-    def list_ahead(self, paths: Iterable[str]) -> None:
-        """The entries of these directories will be asked for."""
-        self.target.ahead(Question("names", (path, MAX_NAMES)) for path in paths)
-
     def file(self, key: str, path: str, convert: Callable[[str], FactValue] = str, volatile: bool = False) -> FactValue:
         """Add the content of a file, stripped and converted; its path is the source. Returns the value."""
         try:
@@ -87,37 +73,33 @@ class Facts:
 
     def text(self, path: str) -> str:
         """The first 64 kB of a file. Raises OSError."""
-        return decoded(self.target.read(path, MAX_BYTES))
+        return decoded(self.host.read(path, MAX_BYTES))
 
-    def ahead(self, paths: Iterable[str]) -> None:
-        """The text of these files will be asked for, or whether they exist."""
-        self.target.ahead(Question("read", (path, MAX_BYTES)) for path in paths)
-
-    def entries(self, path: str) -> list[str]:
+    def entries(self, path: str) -> List[str]:
         """Names in a directory, in natural order; empty when it cannot be read."""
         try:
-            names = self.target.names(path, MAX_NAMES)
+            names = self.host.names(path, MAX_NAMES)
         except OSError:
             return []
         return sorted(names, key=natural)
 
-    def link(self, path: str) -> str | None:
+    def link(self, path: str) -> Optional[str]:
         """The last component of a symbolic link's target; None when it is no link."""
         try:
-            return self.target.link(path).rpartition("/")[2]
+            return self.host.link(path).rpartition("/")[2]
         except OSError:
             return None
 
-    def inode(self, path: str) -> int | None:
+    def inode(self, path: str) -> Optional[int]:
         """The inode that a path leads to (for a namespace: its number); None when it cannot be read."""
         try:
-            return self.target.status(path).inode
+            return self.host.status(path).inode
         except OSError:
             return None
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory."""
-        return self.target.exists(path)
+        return self.host.exists(path)
 
     def _add(self, key: str, fact: Fact) -> None:
         with self._lock:
@@ -137,15 +119,15 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def natural(name: str) -> tuple[int, int, str]:
+def natural(name: str) -> Tuple[int, int, str]:
     """Sort key: cpu2 before cpu10, 9 before 10."""
-    digits = "".join(character for character in name if character in "0123456789")[:18]
-    return (0, int(digits), name) if name.isdigit() and name.isascii() else (1, int(digits or 0), name)
+    digits = "".join(character for character in name if character in "0123456789")
+    return (0 if digits and digits == name else 1, int(digits[:18] or 0), name)
 
 
-def grouped(numbered: Iterable[tuple[int, str]]) -> str:
+def grouped(numbered: Iterable[Tuple[int, str]]) -> str:
     """One text for the values of many CPUs: ``performance`` if all agree, else ``performance: 0-3; powersave: 4-7``."""
-    by_value: dict[str, list[int]] = {}
+    by_value: Dict[str, List[int]] = {}
     for number, value in numbered:
         by_value.setdefault(value, []).append(number)
     if len(by_value) <= 1:
@@ -155,7 +137,7 @@ def grouped(numbered: Iterable[tuple[int, str]]) -> str:
 
 def ranges(numbers: Iterable[int]) -> str:
     """0-3,8 for [0, 1, 2, 3, 8]."""
-    runs: list[tuple[int, int]] = []
+    runs: List[Tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
             runs[-1] = (runs[-1][0], number)

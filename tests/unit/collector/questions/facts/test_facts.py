@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -16,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netconsole.base.fact_keys import key, parts
-from netconsole.sources import facts
-from netconsole.sources.facts import cpu, kernel, memory, namespaces, ovs, reading, vms
-from netconsole.sources.facts.reading import Facts, grouped, ranges
+from netconsole_collector.names.fact_keys import key, parts
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.questions import facts
+from netconsole_collector.questions.facts import cpu, kernel, memory, namespaces, ovs, reading, vms
+from netconsole_collector.questions.facts.reading import Fact, Facts, grouped, ranges
 from netconsole_collector.sources import qemu
 
 LIMIT_S = 60
@@ -188,7 +187,7 @@ def test_many_cpus_make_one_value() -> None:
 
 
 def test_this_machine_has_facts_with_sources_and_reasons() -> None:
-    found = facts.collect()
+    found = facts.collect(Facts())
     assert found["kernel/release"].value == os.uname().release
     assert found["nic/lo/mtu"].source == "rtnetlink (RTM_GETLINK)"
     assert any(name.startswith("nic/lo/offload/") for name in found)
@@ -196,13 +195,20 @@ def test_this_machine_has_facts_with_sources_and_reasons() -> None:
     for name, fact in found.items():
         assert fact.source, name
         assert (fact.value is None) == (fact.why is not None), name
-    json.dumps({name: fact.to_json() for name, fact in found.items()})
+
+
+def test_facts_that_do_not_fit_into_an_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = {f"a/{number}": Fact("x" * 100, "test") for number in range(5)}
+    monkeypatch.setattr(facts, "collect", lambda _: many)
+    monkeypatch.setattr(facts, "MAX_ANSWER_BYTES", 300)
+    told = facts.answer({})["facts"]
+    assert [*told] == ["a/0", "a/1", "omitted"] and told["omitted"].value == 3
 
 
 def test_a_file_that_never_answers_costs_no_more_than_the_timeout(hypervisor: Path) -> None:
     (hypervisor / "proc/sys/kernel").mkdir(parents=True)
     os.mkfifo(hypervisor / "proc/sys/kernel/osrelease")  # nobody ever writes: opening it waits for ever
-    found = facts.collect(timeout_s=0.2, target=Here(hypervisor))
+    found = facts.collect(Facts(Here(hypervisor)), timeout_s=0.2)
     assert found["kernel"].why == "not read within 0.2 s"
     assert found["ovs"].value is None
     # Let the thread that was left behind go.

@@ -1,8 +1,9 @@
 """Tells how a label names a network namespace."""
 
-from __future__ import annotations
+import re
 
 _LEAST_INODE = 0xEFFFFF00
+_INODE = re.compile("[0-9]{10}")
 
 
 def is_namespace_inode(text: str) -> bool:
@@ -10,4 +11,4 @@ def is_namespace_inode(text: str) -> bool:
 
     The kernel numbers namespaces from 0xf0000000 on, the first ones just below (include/linux/nsfs.h).
     """
-    return text.isdecimal() and text.isascii() and len(text) == 10 and _LEAST_INODE <= int(text) < 1 << 32
+    return _INODE.fullmatch(text) is not None and _LEAST_INODE <= int(text) < 1 << 32

@@ -1,19 +1,10 @@
 """Facts of the kernel: version, command line, parameters of virtualisation modules, net.* sysctls, conntrack limits."""
 
-from __future__ import annotations
-
 import re
 
-from netconsole.base.fact_keys import key
-from netconsole.host.target import Question
-from netconsole.sources.facts.reading import Facts, decoded
+from netconsole_collector.names.fact_keys import key
+from netconsole_collector.questions.facts.reading import Facts, decoded
 
-FIXED = (
-    "/proc/sys/kernel/osrelease", "/proc/sys/kernel/version", "/proc/cmdline", "/proc/sys/kernel/tainted",
-    "/sys/kernel/security/lockdown", "/sys/module/nf_conntrack/parameters/hashsize",
-    *(f"/proc/sys/net/netfilter/nf_conntrack_{name}" for name in ("max", "buckets", "count")),
-)  # fmt: skip
-"""Files of these facts that a host may have. Of a far host they are asked for together."""
 MODULES = (
     "kvm",
     "kvm_intel",
@@ -32,7 +23,7 @@ _NOT_SETTINGS = ("nf_conntrack_count", "flush", "stable_secret")
 """Files among the settings that are states or triggers."""
 _SYSCTLS = "/proc/sys/net"
 _MAX_SYSCTLS = 2000
-_MAX_FILES = 10_000
+_MAX_FILES = 10000
 _MAX_SYSCTL_BYTES = 4096
 
 
@@ -43,10 +34,6 @@ def collect(facts: Facts) -> None:
     facts.file("kernel/command_line", "/proc/cmdline")
     facts.file("kernel/tainted", "/proc/sys/kernel/tainted", int)
     facts.file("kernel/lockdown", "/sys/kernel/security/lockdown", _bracketed)
-    folders = [f"/sys/module/{name}/parameters" for name in MODULES]
-    facts.ahead(f"/sys/module/{name}{file}" for name in MODULES for file in ("", "/version"))
-    facts.list_ahead(folders)
-    facts.ahead(f"{folder}/{name}" for folder in folders for name in facts.entries(folder))
     for name in MODULES:
         _module(facts, name)
 
@@ -54,14 +41,13 @@ def collect(facts: Facts) -> None:
 def sysctls(facts: Facts) -> None:
     """Add the facts under ``sysctl/``: all of net.*, but of per-device settings only ``all`` and ``default``."""
     without = dict.fromkeys(_PER_DEVICE, ("all", "default"))
-    found = facts.target.below(_SYSCTLS, without, _MAX_FILES)
+    found = facts.host.below(_SYSCTLS, without, _MAX_FILES)
     names = [name for name in found if name.rpartition("/")[2] not in _NOT_SETTINGS]
-    facts.target.ahead(Question("read", (f"{_SYSCTLS}/{name}", _MAX_SYSCTL_BYTES)) for name in names)
     added = 0
     for name in names:
         path = f"{_SYSCTLS}/{name}"
         try:
-            value = " ".join(decoded(facts.target.read(path, _MAX_SYSCTL_BYTES)).split())
+            value = " ".join(decoded(facts.host.read(path, _MAX_SYSCTL_BYTES)).split())
         except OSError:
             continue  # some cannot be read even by root: no settings
         added += 1

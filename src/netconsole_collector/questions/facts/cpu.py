@@ -1,38 +1,27 @@
 """Facts of the processors: model, mitigations, frequency governor, idle states with exit latencies, NUMA, isolation."""
 
-from __future__ import annotations
-
 import re
+from typing import Dict, List
 
-from netconsole.base.fact_keys import key
-from netconsole.sources.facts.reading import Facts, grouped
-from netconsole.sources.facts.waiting import steal_pct
+from netconsole_collector.names.fact_keys import key
+from netconsole_collector.questions.facts.reading import Facts, grouped
+from netconsole_collector.questions.facts.waiting import steal_pct
 
 _CPU = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
 _CPUINFO = "/proc/cpuinfo"
 _SETTINGS = ("online", "isolated", "nohz_full", "smt/control")
-_DRIVERS = ("current_driver", "current_governor", "current_governor_ro")
-_FOLDERS = (f"{_CPU}/vulnerabilities", _CPU, f"{_CPU}/cpu0/cpuidle", _NODES)
-FIXED = (
-    _CPUINFO, "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-    f"{_CPU}/cpu0/cpufreq/scaling_governor", *(f"{_CPU}/{name}" for name in _SETTINGS),
-    *(f"{_CPU}/cpuidle/{name}" for name in _DRIVERS),
-    *(f"{_CPU}/{name}" for name in ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/status")),
-)  # fmt: skip
-"""Files of these facts that a host may have. Of a far host they are asked for together."""
+_DRIVERS = {"current_driver": "driver", "current_governor": "governor", "current_governor_ro": "governor"}
 _CPUINFO_KEYS = {"model name": "model", "microcode": "microcode", "Model": "model", "CPU implementer": "implementer"}
 
 
 def collect(facts: Facts) -> None:
     """Add the facts under ``cpu/`` and ``mitigation/``."""
     _model(facts)
-    facts.list_ahead(_FOLDERS)
     for name in _SETTINGS:
         if name == "online" or facts.exists(f"{_CPU}/{name}"):
             facts.file(key("cpu", name.replace("/", "_")), f"{_CPU}/{name}")
     vulnerabilities = facts.entries(f"{_CPU}/vulnerabilities")
-    facts.ahead(f"{_CPU}/vulnerabilities/{name}" for name in vulnerabilities)
     for name in vulnerabilities:
         facts.file(key("mitigation", name), f"{_CPU}/vulnerabilities/{name}")
     cpus = [name for name in facts.entries(_CPU) if re.fullmatch(r"cpu\d+", name)]
@@ -42,7 +31,6 @@ def collect(facts: Facts) -> None:
     if steal is not None:
         facts.put("cpu/steal_pct", steal, "/proc/stat", volatile=True)
     nodes = [name for name in facts.entries(_NODES) if re.fullmatch(r"node\d+", name)]
-    facts.ahead(f"{_NODES}/{node}/{file}" for node in nodes for file in ("cpulist", "distance"))
     for node in nodes:
         facts.file(key("numa", node, "cpus"), f"{_NODES}/{node}/cpulist")
         facts.file(key("numa", node, "distance"), f"{_NODES}/{node}/distance")
@@ -55,7 +43,7 @@ def _model(facts: Facts) -> None:
     except OSError as error:
         facts.unknown("cpu/model", _CPUINFO, str(error.strerror))
         return
-    found: dict[str, str] = {}
+    found: Dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
         found.setdefault(_CPUINFO_KEYS.get(name.strip(), ""), value.strip())
@@ -66,7 +54,7 @@ def _model(facts: Facts) -> None:
         facts.unknown("cpu/model", _CPUINFO, "/proc/cpuinfo names no model on this architecture")
 
 
-def _frequency(facts: Facts, cpus: list[str]) -> None:
+def _frequency(facts: Facts, cpus: List[str]) -> None:
     if not any(facts.exists(f"{_CPU}/{cpu}/cpufreq/scaling_governor") for cpu in cpus[:1]):
         facts.unknown(
             "cpu/governor",
@@ -87,15 +75,13 @@ def _frequency(facts: Facts, cpus: list[str]) -> None:
             facts.file(key("cpu", path.rsplit("/", 1)[1]), path)
 
 
-def _idle(facts: Facts, cpus: list[str]) -> None:
-    for name in _DRIVERS:
+def _idle(facts: Facts, cpus: List[str]) -> None:
+    for name, fact in _DRIVERS.items():
         if facts.exists(f"{_CPU}/cpuidle/{name}"):
-            facts.file(key("cpu", "idle", name.removeprefix("current_").removesuffix("_ro")), f"{_CPU}/cpuidle/{name}")
+            facts.file(key("cpu", "idle", fact), f"{_CPU}/cpuidle/{name}")
     states = facts.entries(f"{_CPU}/{cpus[0]}/cpuidle") if cpus else []
     if not states:
         facts.unknown("cpu/idle/states", f"{_CPU}/*/cpuidle", "the kernel shows no idle states")
-    facts.ahead(f"{_CPU}/{cpus[0]}/cpuidle/{state}/{file}" for state in states for file in ("name", "latency"))
-    facts.ahead(f"{_CPU}/{cpu}/cpuidle/{state}/disable" for state in states for cpu in cpus)
     for state in states:
         where = f"{_CPU}/{cpus[0]}/cpuidle/{state}"
         facts.file(key("cpu", "idle", state, "name"), f"{where}/name")
@@ -103,9 +89,8 @@ def _idle(facts: Facts, cpus: list[str]) -> None:
         _of_all_cpus(facts, key("cpu", "idle", state, "disabled"), cpus, f"cpuidle/{state}/disable")
 
 
-def _of_all_cpus(facts: Facts, fact: str, cpus: list[str], file: str) -> None:
+def _of_all_cpus(facts: Facts, fact: str, cpus: List[str], file: str) -> None:
     values = []
-    facts.ahead(f"{_CPU}/{cpu}/{file}" for cpu in cpus)
     for cpu in cpus:
         try:
             values.append((int(cpu[3:]), facts.text(f"{_CPU}/{cpu}/{file}").strip()))

@@ -1,21 +1,17 @@
-"""Collects the facts of the host: how it is configured, each with its source, for snapshots and comparisons.
+"""Question `facts`: how the host is configured, each fact with its source, for snapshots and comparisons.
 
 A fact's key is ``area/thing/property`` (``nic/eth0/offload/tx-tcp-segmentation``); docs/reference/facts.md has all.
 """
 
-from __future__ import annotations
-
+import json
 import threading
 import time
-from collections.abc import Callable
+from typing import Any, Callable, Dict, List
 
-from netconsole.base.fact_keys import parts
-from netconsole.host.target import Target
-from netconsole.sources.facts import cpu, kernel, memory, namespaces, nics, ovs, tc, vms
-from netconsole.sources.facts.reading import Fact, Facts, reason
-from netconsole_collector.primitives.here import HERE
+from netconsole_collector.questions.facts import cpu, kernel, memory, namespaces, nics, ovs, tc, vms
+from netconsole_collector.questions.facts.reading import Fact, Facts, Json, reason
 
-AREAS: dict[str, Callable[[Facts], None]] = {
+AREAS: Dict[str, Callable[[Facts], None]] = {
     "kernel": kernel.collect,
     "cpu": cpu.collect,
     "memory": memory.collect,
@@ -31,21 +27,34 @@ AREAS: dict[str, Callable[[Facts], None]] = {
 """In this order, quick ones first. What does not answer in time is reported as unknown."""
 
 TIMEOUT_S = 3.0
-FAR_TIMEOUT_S = 15.0
-"""Of a far host: about 50 questions go there one after another."""
+MAX_ANSWER_BYTES = 3 << 19
+"""Of the facts in an answer, beside those messages; what does not fit is counted as omitted."""
 
 
-def collect(timeout_s: float | None = None, target: Target = HERE) -> dict[str, Fact]:
+def answer(arguments: Json) -> Any:
+    """``{"facts": {KEY: [value, source, why, volatile]}, "tc": messages}``."""
+    facts = Facts()
+    found = collect(facts)
+    told: Dict[str, Fact] = {}
+    size = 0
+    for name, fact in found.items():
+        size += len(json.dumps([name, fact]))
+        if size > MAX_ANSWER_BYTES:
+            facts.omitted += 1
+        else:
+            told[name] = fact
+    if facts.omitted:
+        told["omitted"] = Fact(facts.omitted, "netconsole", volatile=True)
+    return {"facts": told, "tc": facts.messages}
+
+
+def collect(facts: Facts, timeout_s: float = TIMEOUT_S) -> Dict[str, Fact]:
     """The facts of a host.
 
-    Takes ``timeout_s`` at most (by default TIMEOUT_S or FAR_TIMEOUT_S): if a driver does not answer, its area and the
-    later ones are unknown, with the reason.
+    Takes ``timeout_s`` at most: if a driver does not answer, its area and the later ones are unknown, with the reason.
     Never raises. Runs no command and changes nothing. Without root privileges some facts are unknown.
     """
-    if timeout_s is None:
-        timeout_s = TIMEOUT_S if target.is_here else FAR_TIMEOUT_S
-    facts = Facts(target.apart())
-    finished: list[str] = []
+    finished: List[str] = []
     # A read that hangs in a driver cannot be interrupted. It stays behind in a daemon thread.
     worker = threading.Thread(target=_collect, args=(facts, finished), name="facts", daemon=True)
     started = time.monotonic()
@@ -58,13 +67,10 @@ def collect(timeout_s: float | None = None, target: Target = HERE) -> dict[str, 
             if area not in finished:
                 found[area] = Fact(None, "netconsole", why=f"not read within {timeout_s:g} s")
     found["collected_in_ms"] = Fact(round((time.monotonic() - started) * 1000), "netconsole", volatile=True)
-    if facts.omitted:
-        found["omitted"] = Fact(facts.omitted, "netconsole", volatile=True)
     return dict(sorted(found.items()))
 
 
-def _collect(facts: Facts, finished: list[str]) -> None:
-    facts.ahead((*kernel.FIXED, *cpu.FIXED, *memory.FIXED))
+def _collect(facts: Facts, finished: List[str]) -> None:
     for area, collect_area in AREAS.items():
         try:
             collect_area(facts)
@@ -73,7 +79,3 @@ def _collect(facts: Facts, finished: list[str]) -> None:
         except Exception as error:  # the snapshot must not fail: the area is unknown, with the reason
             facts.unknown(area, "netconsole", f"{type(error).__name__} while reading")
         finished.append(area)
-    facts.target.close()
-
-
-__all__ = ["AREAS", "TIMEOUT_S", "Fact", "Facts", "collect", "parts"]
