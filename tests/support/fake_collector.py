@@ -82,12 +82,13 @@ class Scenario:
     def table(
         self, probe: str, name: str, rows: list[dict[str, Any]], full: bool = False, omitted: int = 0
     ) -> Scenario:
-        """Rows as {"labels": {...}, "counts": {name: (delta, total)}, "gauges": {...}}."""
+        """Rows as {"labels": {...}, "counts": {name: (delta, total)}, "gauges": {...}, "example": {...}}."""
         sent = [
             {
                 "labels": row["labels"],
                 "counts": {key: {"delta": d, "total": t} for key, (d, t) in row.get("counts", {}).items()},
                 "gauges": row.get("gauges", {}),
+                "example": row.get("example", {}),
             }
             for row in rows
         ]

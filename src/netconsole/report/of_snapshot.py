@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -33,6 +33,7 @@ from netconsole.report.short_form import (
     first,
     gaps,
     kept,
+    packet_text,
     standing_out_lines,
     sum_of,
 )
@@ -172,7 +173,9 @@ def _probe(name: str, probe: ProbeData, snapshot: Snapshot, manifest: Manifest |
     for table, cells in probe.tables.items():
         if cells:
             errors = {key: of_rows for key, of_rows in probe.row_errors.items() if key.startswith(f"{table}.")}
-            blocks.append(_table(table, cells, probe.columns.get(table), seconds(snapshot, name), lost, errors))
+            packets = [packet_text(one, snapshot.created[:10]) for one in probe.row_examples.get(table, ())]
+            columns = probe.columns.get(table)
+            blocks.append(_table(table, cells, columns, seconds(snapshot, name), lost, errors, packets))
     for histogram, data in probe.histograms.items():
         blocks += _histogram(histogram, data)
     if unseen_ms := probe.ledger.get(UNSEEN):
@@ -219,7 +222,9 @@ def _table(
     span_s: float,
     lost: AbstractSet[str],
     errors: Mapping[str, list[int]],
+    packets: Sequence[str],
 ) -> TextTable:
+    """``errors`` and ``packets`` (the latest of each row) are in the order of the rows; empty: not known."""
     if columns is None or not columns.values:
         return _rows(rows)
     main = next(iter(columns.values))
@@ -242,7 +247,12 @@ def _table(
             is_scaled = bool(of_rows and of_rows[place])
             cells += _cells(row.get(value), columns.values[value], span_s, lost, is_scaled)
         shown.append(cells)
-    return TextTable(head, shown, frozenset(range(len(labels), len(head))), max(0, len(rows) - MAX_ROWS))
+    numeric = frozenset(range(len(labels), len(head)))
+    if len(packets) == len(rows) and any(packets):
+        head.append("latest packet")
+        for (place, _), cells in zip(ordered, shown, strict=False):
+            cells.append(packets[place])
+    return TextTable(head, shown, numeric, max(0, len(rows) - MAX_ROWS))
 
 
 def _cells(

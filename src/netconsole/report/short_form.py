@@ -33,7 +33,8 @@ from netconsole.profile.spending import (
     stand_for,
 )
 from netconsole.report.blocks import Note, ReportBlock, SummaryLine, SummaryLines
-from netconsole.snapshot.document import MEASURED, IncidentData, ProbeData, Snapshot, number, seconds
+from netconsole.snapshot.document import MEASURED, ExampleData, IncidentData, ProbeData, Snapshot, number, seconds
+from netconsole.telemetry.example import example_text
 from netconsole.telemetry.ledger import LEDGER_COUNTS, UNSEEN
 from netconsole.telemetry.words import budget_word, short_reason
 
@@ -216,7 +217,14 @@ def _of_incident(one: IncidentData, before: Sequence[IncidentData], day: str) ->
         much = f"peak {figure.quantity(one.peak, one.unit, one.mark)}"
     text = "; ".join(part for part in (one.what, ": ".join(filter(None, (when, much)))) if part)
     probe = one.evidence[0].probe if one.evidence else ""
-    return Highlight(one.level, probe, text, " ".join(one.next), 0.0, tuple(one.commands))
+    packet = packet_text(one.example, day)
+    more = [f"Latest packet: {packet}."] if packet else []
+    return Highlight(one.level, probe, text, " ".join([*more, *one.next]), 0.0, tuple(one.commands))
+
+
+def packet_text(one: ExampleData | None, day: str) -> str:
+    """A packet with its time (UTC), and the day where it is another one; empty where none is known."""
+    return "" if one is None else example_text(one.fields, f"at {_clock(one.came, day)}")
 
 
 def _clock(at: str | None, day: str) -> str:

@@ -21,6 +21,18 @@ _REASONS = (
     ("TCP_OLD_DATA", "tcp_validate_incoming", "eth0", "TCP", "benign", 2),
     ("NOT_SPECIFIED", "ip6_mc_input", HOSTILE, "ICMPv6", "unknown", 1),
 )
+_PACKETS: dict[str, dict[str, Any]] = {
+    "FULL_RING": {
+        "protocol": "UDP",
+        "source": "192.0.2.1",
+        "source_port": 40000,
+        "target": "192.0.2.7",
+        "target_port": 9,
+    },
+    "NOT_SPECIFIED": {"protocol": "ICMPv6", "source": HOSTILE, "target": "2001:db8::7"},
+}
+"""The latest packets of rows, by reason."""
+_ARRIVED = {"source_mac": "02:00:00:00:00:01", "target_mac": "02:00:00:00:00:07", "length_bytes": 98}
 _SOCKETS = (
     ("0.0.0.0:5001", "iperf3", "UDP", 55, 0),
     ("192.0.2.7:443", "ng\x1b[2Jinx", "TCP", 0, 12),
@@ -70,7 +82,8 @@ def interval(scenario: Scenario, tick: int, rows: int = 0, lost: int = 0) -> Sce
         dropped.append(moved(tick, place, base, base * 40))
         labels = {"reason": reason, "location": location, "device": device, "protocol": protocol}
         labels.update({"class": kind, "provenance": "kernel"})
-        drops.append({"labels": labels, "counts": {"count": dropped[-1]}})
+        example = {**_PACKETS[reason], **_ARRIVED, "came_in_by": device} if reason in _PACKETS else {}
+        drops.append({"labels": labels, "counts": {"count": dropped[-1]}, "example": example})
     for place in range(rows):
         labels = {"reason": "NO_SOCKET", "location": f"function_{place:05}", "device": "eth0", "protocol": "UDP"}
         labels.update({"class": "benign", "provenance": "kernel"})

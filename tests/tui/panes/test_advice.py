@@ -11,6 +11,7 @@ from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence
 from netconsole.probes.catalogue import load_all
 from netconsole.telemetry import frames
+from netconsole.telemetry.example import Example
 from netconsole.telemetry.series import SAMPLES
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
@@ -19,7 +20,7 @@ from netconsole.tui import actions
 from netconsole.tui.panes import advice, catalogue, row_page
 from netconsole.tui.panes.advice import Advice
 from netconsole.tui.scene.scene import Scene, Subject
-from tests.support.fake_collector import Scenario
+from tests.support.fake_collector import EPOCH_MONO_NS, Scenario
 from tests.support.tui.played import PROFILE, PlayedSession
 from tests.support.tui.vhost_scenes import labels
 from tests.unit.findings.test_incident import incident
@@ -101,3 +102,39 @@ def test_a_row_that_is_gone_still_shows_what_it_was() -> None:
     scene = Scene(stream.state, MANIFESTS, PROFILE, Connection("live"), log=(longer,))
     page = "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, gone, 100))
     assert f"{clock(end_ns - 600 * 10**9)} … ends {clock(end_ns)}" in page
+
+
+def page_of(scene: Scene, subject: Subject) -> str:
+    return "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, subject, 200))
+
+
+def test_a_row_tells_its_latest_packet_and_how_long_ago_it_came() -> None:
+    """Nothing of it reaches the screen as it is."""
+    hostile = "\x1b[31m[bold]\u202e"
+    example = {"mono_ns": EPOCH_MONO_NS - 3 * 10**9, "protocol": "UDP", "source": "192.0.2.1", "came_in_by": hostile}
+    row = {"labels": {"device": "eth0"}, "counts": {"drops": (5, 5)}, "example": example}
+    status = Scenario().hello().status("socket_drops")
+    session = PlayedSession(status.table("socket_drops", "sockets", [row]).end())
+    scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"), findings=(of_packet(SOCKET),))
+    page = page_of(scene, SOCKET)
+    assert re.search(r"latest packet +UDP 192\.0\.2\.1, came in by \\x1b\[31m\[bold\]\\u202e, 3 s ago", page)
+    assert "\x1b" not in page and "\u202e" not in page
+    assert page.count("latest packet") == 1, "the incident's own would be the same again"
+
+
+def of_packet(subject: Subject) -> Incident:
+    return replace(of(subject), example=Example(incident().since_ns, {"protocol": "TCP", "target_port": 9}))
+
+
+def test_where_a_row_has_no_packet_its_incident_tells_the_one_that_it_has() -> None:
+    """Of a row that is gone, or of another probe's."""
+    stream = Stream(State())
+    stream.hello()
+    stream.state.apply(frames.Status(**stream.stamp("link_rates"), state="attached", mode="summary"))
+    one = of_packet(LINK)
+    page = page_of(Scene(stream.state, MANIFESTS, PROFILE, Connection("live"), log=(one,)), LINK)
+    assert f"latest packet TCP, at {clock(one.since_ns)}" in page
+    none = replace(one, example=Example(one.since_ns, {}))
+    assert "latest packet" not in page_of(
+        Scene(stream.state, MANIFESTS, PROFILE, Connection("live"), log=(none,)), LINK
+    )

@@ -190,6 +190,28 @@ def test_thirty_rows_are_shown_the_largest_first(count: int, shown: int, omitted
     assert len(bars) == MAX_HISTOGRAMS == 12
 
 
+def test_rows_have_their_latest_packets_where_any_is_known() -> None:
+    rows = [{"device": "a", "queue": 1, "packets": 1}, {"device": "b", "queue": 2, "packets": 5}]
+    fields = {"protocol": "UDP", "source": "192.0.2.1", "target": "192.0.2.2", "target_port": 9}
+    packets = [{"came": "2026-11-02T20:59:58Z", "fields": fields}, None]
+    table = table_of(rows, row_examples={"t": packets})
+    assert (table.columns[-1], table.numeric) == ("latest packet", frozenset({2, 3}))
+    assert [row[-1] for row in table.rows] == ["", "UDP 192.0.2.1 → 192.0.2.2:9, at 20:59:58"]
+    for unknown in ([None, None], packets[:1], []):
+        assert "latest packet" not in table_of(rows, row_examples={"t": unknown}).columns
+
+
+def test_an_incident_says_its_latest_packet_before_what_to_look_at() -> None:
+    fields = {"source_mac": "02:00:00:00:00:01", "came_in_by": "vethB", "length_bytes": 98}
+    packet = {"came": "2026-11-01T23:59:59Z", "fields": fields}
+    one = {"level": "!", "cause": "c", "what": "thing", "next": ["Look."], "example": packet}
+    found = report(incidents=[one, {**one, "example": None}])
+    top = found.blocks[1]
+    told = "from 02:00:00:00:00:01, came in by vethB, 98 bytes, at 2026-11-01T23:59:59Z"
+    assert isinstance(top, SummaryLines)
+    assert [line.more for line in top.lines] == [f"Latest packet: {told}. Look.", "Look."]
+
+
 def test_what_is_not_known_ranks_last() -> None:
     rows: list[dict[str, Any]] = [{"device": "a", "packets": None}, {"device": "b", "packets": 0.5}]
     assert [row[0] for row in table_of(rows).rows] == ["b", "a"]

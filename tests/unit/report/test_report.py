@@ -55,6 +55,7 @@ HOSTILE = [
     "&lt;b&gt; &amp; &#60;",
     "]]>-->\\",
 ]
+PACKET = ("protocol", "source", "target", "source_port", "vlan", "source_mac", "target_mac", "came_in_by")
 VERSION_1 = Path(__file__).parents[2] / "support/data/snapshot-version-1.json"
 
 
@@ -74,6 +75,11 @@ def hostile() -> Snapshot:
         document["probes"]["kernel_drops"].setdefault("history", {})[name] = [1.0, None, 2.0, 3.0]
         document["probes"]["kernel_drops"].setdefault("events", []).append({name: name, "stack": [name, name]})
         document["governor"] = [*document.get("governor", []), {"probe": name, "because": name}]
+        packet = {"came": name, "fields": dict.fromkeys(PACKET, name)}
+        document["probes"]["kernel_drops"].setdefault("row_examples", {"drops": []})["drops"].append(packet)
+    drops = document["probes"]["kernel_drops"]
+    drops["row_examples"]["drops"] += [None] * (len(drops["tables"]["drops"]) - len(HOSTILE))
+    drops["row_examples"]["drops"].reverse()
     everything = " ".join(HOSTILE)
     document["note"] = document["host"]["name"] = document["host"]["kernel"] = document["profile"]["name"] = everything
     document["profile"]["budget"] = {HOSTILE[0]: 1.0, "kernel_cpu_pct": 2.0}

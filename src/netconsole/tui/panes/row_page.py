@@ -9,6 +9,7 @@ from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident, told
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX
+from netconsole.telemetry.example import Example, ago, example_text
 from netconsole.telemetry.ledger import LEDGER, LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import RowState, TableState
@@ -98,9 +99,22 @@ def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
         how_much = list(_how_much(finding))
         if how_much:
             yield [(f"{_INDENT}{' · '.join(how_much)}", "")]
+        if finding.example is not None and not _keeps_packet(scene, subject):
+            yield from _packet(finding.example, f"at {clock(finding.example.wall_ns)}")
         for before in finding.before[-MAX_EPISODES:]:
             much = "" if before.total is None else f": {figure.things(before.total, finding.unit, before.at_least)}"
             yield [(f"{_INDENT}before, from {clock(before.since_ns)} to {clock(before.ended_ns)}{much}", "dim")]
+
+
+def _keeps_packet(scene: Scene, subject: Subject) -> bool:
+    """Whether the row is there, and tells its latest packet itself."""
+    row = advice.row_of(scene, subject)
+    return isinstance(row, RowState) and row.example is not None
+
+
+def _packet(example: Example, when: str) -> Iterator[Line]:
+    if text := example_text(example.fields, when):
+        yield [(f"{_INDENT}{'latest packet':<14}", "dim"), (text, "")]
 
 
 def _how_much(finding: Incident) -> Iterator[str]:
@@ -174,6 +188,10 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
         values = value_columns(spec)
         figures = [(one.name, reference.value(state, manifest, subject.name, row, one)) for one in values]
         yield from baseline_cells.lines(figures, reference.name, reference.why_not(state, manifest))
+    if row.example is not None:
+        now_ns = scene.state.sources[state.source].closed_wall_ns or row.last_active_ns
+        yield from _packet(row.example, ago(row.example.wall_ns, now_ns))
+        yield []
     yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
 
 
