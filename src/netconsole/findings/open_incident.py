@@ -103,6 +103,8 @@ class OpenIncident:
     blind_since_ns: int | None = None
     at_least: bool = False
     """Whether total and peak are lower bounds: what was missed once is missing for good."""
+    lacking: set[str] = field(default_factory=set)
+    """The probes of which that is so."""
     scaled: bool = False
     """Whether total and peak were made of a share of the packets."""
     shown: bool = False
@@ -188,7 +190,8 @@ class OpenIncident:
                     known.append(window)
             tally.scaled_now = table is not None and table.one_in > 1
             lacks = probe is not None and is_lower_bound(probe)
-            self.at_least = self.at_least or bool(rate and lacks)
+            if rate and lacks:
+                self.lacking.add(family.probe)
             # A probe that is attached for a share of the time lacks the rest, and its rates are of what was seen.
             tally.whole = 0 if probe is not None and lacks and probe.lacks_now else tally.whole + 1
             is_of_now = bool(rate) and not self.is_small
@@ -303,7 +306,7 @@ class OpenIncident:
         witness = self._witness(tally)
         if witness is not None:
             tally, total, peak = witness, witness.counted, witness.peak
-        lacks = self.at_least and witness is None
+        lacks = (self.at_least or lead.evidence.probe in self.lacking) and witness is None
         is_scaled = self.scaled and witness is None
         mark = figure.mark(lacks, is_scaled)
         value, is_peak = lead.value, tally is not None and (self.ended or self.still or blind is not None)

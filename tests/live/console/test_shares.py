@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from netconsole.findings.incident import Incident
-from tests.live.console.test_faults import LIMIT_S, SECOND_NS, Watch, frame
+from tests.live.console.test_faults import SECOND_NS, Watch
+from tests.support.live.faults import LIMIT_S, frame
 from tests.support.live.network import BARE_PYTHON, Namespace, SleepingReceiver, Wire
 
 pytestmark = pytest.mark.costs  # its senders keep a pace, and need the machine for themselves
@@ -158,7 +159,7 @@ class Refusal:
         fine: dict[str, object] = {"target": target, "port": OPEN}
         refused: dict[str, object] = {"target": target, "port": self.closed}
         if self.kind == "rp_filter":
-            refused = {"frame": frame("frame from 198.51.100.9").hex(), "device": Wire.DEVICES[0]}
+            refused = {"frame": frame(source="198.51.100.9").hex(), "device": Wire.DEVICES[0]}
         elif self.kind == "qdisc":
             fine, refused = {**fine, "priority": 0x10010}, fine
         return [refused, fine]

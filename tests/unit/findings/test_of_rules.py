@@ -412,6 +412,9 @@ def test_commands_for_another_namespace_are_run_inside_it() -> None:
     inside = 'nsenter -n -t "$(lsns -rno PID 4026532177 | head -n 1)"'
     assert commands(rule, {"device": "eth0", "netns": "4026532177"}) == (f"{inside} {asks}",)
     assert commands(rule, {"device": "eth0", "netns": "42"}) == (f"ip netns exec 42 {asks}",), "a name of digits"
+    first, second = commands(case_of(manifest, "neighbour-table-full"), {"device": "eth0", "netns": "blue"})
+    assert first == "sysctl net.ipv4.neigh.default.gc_thresh3", "there is one for all"
+    assert second == "ip netns exec blue ip neighbour show nud all"
 
 
 def rows_of(stream: Stream, probe: str, table: str, labels: dict[str, frames.Label], value: str, delta: int) -> None:

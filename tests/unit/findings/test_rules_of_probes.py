@@ -329,7 +329,8 @@ def test_an_upcall_that_failed() -> None:
 
 
 @pytest.mark.proves(
-    "protocol_counters", "findings.counters.count.!.{loss,UdpRcvbufErrors,UdpSndbufErrors,IpOutDiscards}"
+    "protocol_counters",
+    "findings.counters.count.!.{loss,UdpRcvbufErrors,UdpSndbufErrors,IpOutDiscards,TcpExtListenOverflows}",
 )
 @pytest.mark.parametrize(
     ("counter", "kind", "cause"),
@@ -339,6 +340,7 @@ def test_an_upcall_that_failed() -> None:
         ("Udp6RcvbufErrors", "loss", "receive-buffer-full"),
         ("UdpSndbufErrors", "loss", "udp-send-refused"),
         ("Ip6OutDiscards", "loss", "send-refused"),
+        ("TcpExtListenOverflows", "loss", "listen-queue-full"),
     ],
 )
 def test_a_protocol_counter_that_means_loss(counter: str, kind: str, cause: str) -> None:
