@@ -139,7 +139,7 @@ def address(raw: bytes) -> Optional[str]:
 
 def mac(raw: bytes) -> Optional[str]:
     """02:00:00:00:00:01. None for all zeros: there is no Ethernet header."""
-    return ":".join("{:02x}".format(byte) for byte in raw) if any(raw) else None
+    return ":".join(["{:02x}".format(byte) for byte in raw]) if any(raw) else None
 
 
 def error_name(value: int) -> str:

@@ -26,6 +26,10 @@ def is_example(spec: Json) -> bool:
     return isinstance(spec["map"], str) and TIME in named
 
 
+def _is_known(value: Any) -> bool:
+    return any(value) if isinstance(value, bytes) else bool(value)
+
+
 class ExampleReader:
     """The examples of a table's rows, by the raw keys of the rows."""
 
@@ -49,13 +53,13 @@ class ExampleReader:
         return read if self._map.batch else {}
 
     def latest(self, read: Dict[bytes, bytes], keys: Iterable[bytes]) -> Optional[Dict[str, Label]]:
-        """The latest one of these rows; None when there is none. What is 0 or empty is not known, and left out."""
+        """The latest one of these rows; None when there is none. What is 0 or all zeros is not known, and left out."""
         known: List[List[Any]] = [self._layout.unpack(read[key]) for key in keys if key in read]
         if not known:
             return None
         newest = max(known, key=lambda values: values[self._time])
-        told = decode.key_labels(self._layout.columns, newest, self._labels)
-        return {name: value for name, value in told.items() if value not in (None, 0, "")}
+        told = [(column, value) for column, value in zip(self._layout.columns, newest) if _is_known(value)]
+        return decode.key_labels([column for column, _ in told], [value for _, value in told], self._labels)
 
     def forget(self, key: bytes) -> None:
         """Removes the example of a row that goes."""
