@@ -44,6 +44,25 @@ static inline int nc_example_due(u64 *kept)
     return 1;
 }
 
+/* The device of this index, as dev_get_by_index_rcu finds it: 16 bytes of its name. */
+#define NC_INDEX_HASH 256   /* NETDEV_HASHENTRIES */
+#define NC_INDEX_CHAIN 8
+static inline void nc_name_by_index(u64 *name, struct net *net, u32 index)
+{
+    struct hlist_head *heads = NC_READ(net, dev_index_head);
+    struct hlist_node *node = NC_READ(&heads[index & (NC_INDEX_HASH - 1)], first);
+
+#pragma unroll
+    for (int i = 0; i < NC_INDEX_CHAIN && node && index; i++) {
+        struct net_device *dev = (void *)node - offsetof(struct net_device, index_hlist);
+        if (NC_READ(dev, ifindex) == index) {
+            bpf_probe_read_kernel(name, 16, &dev->name);
+            break;
+        }
+        node = NC_READ(node, next);
+    }
+}
+
 /* The MACs of a packet with an Ethernet header before its network header. Other headers may stand there, as that of a tunnel: an Ethernet
  * header ends with the protocol, with a tag or with a length. */
 static inline void nc_example_macs(struct nc_example *example, struct sk_buff *skb)

@@ -161,8 +161,8 @@ static inline int nc_parse_ipv6(struct nc_flow *flow, struct sk_buff *skb, u32 a
     return 0;
 }
 
-/* Fills the flow, without ports. When headers cannot be read, this is counted, and the flow's l4 is NC_L4_UNPARSED. */
-static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
+/* Fills the flow, without ports. -1: headers cannot be read, and the flow's l4 is NC_L4_UNPARSED. */
+static inline int nc_read_flow(struct nc_flow *flow, struct sk_buff *skb)
 {
     u32 at = NC_GET(skb, network_header);
     u16 mac, tag[2] __attribute__((aligned(4))), ethertype = NC_GET(skb, protocol);
@@ -197,10 +197,17 @@ static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
     else if (flow->ethertype == 0x86dd)
         failed = nc_parse_ipv6(flow, skb, at);
     if (failed) {
-        nc_ledger_add(NC_PARSE_FAILED);
         flow->l4 = NC_L4_UNPARSED;
         flow->l4_at = 0;
     }
+    return failed;
+}
+
+/* The same, and counts what cannot be read. */
+static inline void nc_parse(struct nc_flow *flow, struct sk_buff *skb)
+{
+    if (nc_read_flow(flow, skb))
+        nc_ledger_add(NC_PARSE_FAILED);
 }
 
 /* Adds the ports of TCP, UDP, SCTP, UDP-Lite and DCCP. -1: they cannot be read. */

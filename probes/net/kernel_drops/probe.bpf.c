@@ -78,25 +78,6 @@ static inline u32 drop_reason(struct bpf_raw_tracepoint_args *ctx)
 #endif
 }
 
-/* The device of this index, as dev_get_by_index_rcu finds it: 16 bytes of its name. */
-#define INDEX_HASH 256  /* NETDEV_HASHENTRIES */
-#define INDEX_CHAIN 8
-static inline void name_by_index(u64 *name, struct net *net, u32 index)
-{
-    struct hlist_head *heads = NC_READ(net, dev_index_head);
-    struct hlist_node *node = NC_READ(&heads[index & (INDEX_HASH - 1)], first);
-
-#pragma unroll
-    for (int i = 0; i < INDEX_CHAIN && node && index; i++) {
-        struct net_device *dev = (void *)node - offsetof(struct net_device, index_hlist);
-        if (NC_READ(dev, ifindex) == index) {
-            bpf_probe_read_kernel(name, 16, &dev->name);
-            break;
-        }
-        node = NC_READ(node, next);
-    }
-}
-
 /* A message between processes of this host, or of one that could not be connected: it is no packet, has no protocol and no device. */
 #define FAMILY_UNIX 1   /* AF_UNIX */
 static inline int is_unix(struct sk_buff *skb)
@@ -140,7 +121,7 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
         return;
     net = NC_READ(sk, __sk_common.skc_net.net);
     place->netns = NC_READ(net, ns.inum);
-    name_by_index(place->device, net, NC_READ(skb, skb_iif));
+    nc_name_by_index(place->device, net, NC_READ(skb, skb_iif));
 }
 
 /* The hook at which a firewall dropped (HOOKS of netconsole_collector/names/labels.py). The kernel does not say it, but what it has
@@ -212,7 +193,7 @@ static inline void came_in_by(u64 *name, struct bpf_raw_tracepoint_args *ctx, st
             net = NC_READ(sk, __sk_common.skc_net.net);
     }
     if (net)
-        name_by_index(name, net, index);
+        nc_name_by_index(name, net, index);
 }
 
 static inline void keep_example(struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb, struct drop_key *key, struct nc_flow *flow)

@@ -4,6 +4,7 @@
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/example.h"
 #include "../../common/sockets.h"
 
 enum { UDP_FAILED, QUEUE_FULL, RETRANSMITTED, RESET_RECEIVED, RESET_SENT };     /* counters */
@@ -27,8 +28,10 @@ struct socket_row {
     u64 resets_sent;
     u64 buffer_bytes;
     u64 segments_sent;
+    u64 example;        /* see nc_example_due */
 };
 BPF_TABLE("percpu_hash", struct socket_key, struct socket_row, sockets, NC_ROWS_sockets);
+BPF_TABLE("hash", struct socket_key, struct nc_example, examples, NC_ROWS_sockets);
 
 struct socket_event {
     u64 mono_ns;
@@ -121,9 +124,23 @@ static inline void note_merged(struct socket_key *key, struct sock *sk)
         __builtin_memcpy(key->merged, "yes", sizeof(key->merged));
 }
 
-/* Counts, and returns the row of the socket to add to. NULL: there is nothing to add. ``n`` becomes what is to be added. */
-static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, u32 counter, u64 *n,
-                                        char *what)
+/* The packet that found no room. Its socket has cleared its device by now. */
+static inline void keep_example(struct sock *sk, struct sk_buff *skb, struct socket_key *key)
+{
+    struct net *net = NC_READ(sk, __sk_common.skc_net.net);
+    struct nc_example example = {};
+    struct nc_flow flow = {};
+
+    nc_read_flow(&flow, skb);
+    nc_example_of(&example, skb, &flow);
+    nc_name_by_index(example.device, net, NC_GET(skb, skb_iif));
+    examples.update(key, &example);
+}
+
+/* Counts, and returns the row of the socket to add to. NULL: there is nothing to add. ``n`` becomes what is to be added. ``skb``: the packet
+ * that is lost, where the tracepoint passes one. */
+static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, struct sk_buff *skb,
+                                        u32 counter, u64 *n, char *what)
 {
     struct socket_row *row, none = {};
     struct socket_key key = { .merged = "no" };
@@ -163,6 +180,8 @@ static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, str
     }
     nc_row_weighed_of(config, asked, *n, weight);
     *n = weight;
+    if (skb && nc_example_due(&row->example))
+        keep_example(sk, skb, &key);
     buffer_bytes = key.inode ? NC_READ(sk, sk_rcvbuf) : 0;
     if (buffer_bytes > row->buffer_bytes)
         row->buffer_bytes = buffer_bytes;
@@ -170,14 +189,15 @@ static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, str
 }
 
 /* Each program of this probe writes a counter and members of a row of its own, except buffer_bytes, a maximum that hardly changes. */
-static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, u32 counter, u64 *n, char *what)
+static inline struct socket_row *account(struct bpf_raw_tracepoint_args *ctx, struct sock *sk, struct sk_buff *skb, u32 counter, u64 *n,
+                                         char *what)
 {
     struct nc_config *config = nc_config_get();
     struct socket_row *row;
 
     if (!config || !sk)
         return NULL;
-    row = row_of(ctx, config, sk, counter, n, what);
+    row = row_of(ctx, config, sk, skb, counter, n, what);
     nc_leave(config);
     return row;
 }
@@ -203,11 +223,16 @@ static inline u64 datagrams_of(struct bpf_raw_tracepoint_args *ctx)
 #endif
 }
 
+#if NARGS_udp_fail_queue_rcv_skb >= 3   /* from 6.9 */
+#define REFUSED_BY_UDP NC_ARG(2)
+#else
+#define REFUSED_BY_UDP NULL
+#endif
 int udp_failed(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "udp receive";
     u64 n = datagrams_of(ctx);
-    struct socket_row *row = account(ctx, NC_ARG(1), UDP_FAILED, &n, what);
+    struct socket_row *row = account(ctx, NC_ARG(1), REFUSED_BY_UDP, UDP_FAILED, &n, what);
     if (row && (s32)ctx->args[0] == -ENOMEM)    /* __udp_enqueue_schedule_skb: the buffer is full; otherwise all of UDP is out of memory */
         nc_add(&row->buffer_full, n);
     else if (row)
@@ -219,7 +244,7 @@ int queue_full(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "queue full";
     u64 n = 1;
-    struct socket_row *row = account(ctx, NC_ARG(0), QUEUE_FULL, &n, what);
+    struct socket_row *row = account(ctx, NC_ARG(0), NC_ARG(1), QUEUE_FULL, &n, what);
     if (row)
         nc_add(&row->buffer_full, n);
     return 0;
@@ -247,7 +272,7 @@ int retransmitted(struct bpf_raw_tracepoint_args *ctx)
     if ((s32)ctx->args[2])
         return 0;
 #endif
-    row = account(ctx, NC_ARG(0), RETRANSMITTED, &segments, what);
+    row = account(ctx, NC_ARG(0), NULL, RETRANSMITTED, &segments, what);
     if (row) {
         nc_add(&row->retransmits, segments);
         note_sent(row, NC_ARG(0));
@@ -259,7 +284,7 @@ int reset_received(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "reset received";
     u64 n = 1;
-    struct socket_row *row = account(ctx, NC_ARG(0), RESET_RECEIVED, &n, what);
+    struct socket_row *row = account(ctx, NC_ARG(0), NULL, RESET_RECEIVED, &n, what);
     if (row)
         nc_add(&row->resets_received, n);
     return 0;
@@ -270,7 +295,7 @@ int reset_sent(struct bpf_raw_tracepoint_args *ctx)
 {
     char what[16] = "reset sent";
     u64 n = 1;
-    struct socket_row *row = account(ctx, NC_ARG(0), RESET_SENT, &n, what);
+    struct socket_row *row = account(ctx, NC_ARG(0), NULL, RESET_SENT, &n, what);
     if (row)
         nc_add(&row->resets_sent, n);
     return 0;

@@ -14,7 +14,7 @@ import pytest
 from tests.support.live.contexts.budgets import MANY, without_time
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import Members, place_of, size_of
-from tests.support.live.contexts.packets import ICMP, TCP, UDP, MadeUpHost
+from tests.support.live.contexts.packets import ICMP, IPV4, SENDER, TARGET, TCP, UDP, Flow, MadeUpHost
 from tests.support.live.contexts.unattached import UnattachedProbe
 
 PROBE = "socket_drops"
@@ -142,6 +142,43 @@ def test_each_socket_has_what_went_wrong_there(load: Load) -> None:
     sent = {"retransmits": 6, "resets_received": 1, "resets_sent": 3, "segments_sent": 900}
     assert rows[7003] == row(7003, tcp6, OTHER_NETNS, "TCP", **sent)
     assert len(rows) == 3 and probe.ledger() == {}
+
+
+@pytest.mark.proves(
+    "socket_drops",
+    "tables.sockets.example.{mono_ns,source,target,source_port,target_port,source_mac,target_mac,came_in_by,vlan}",
+    "tables.sockets.example.{ethertype,protocol,length_bytes}",
+)
+def test_a_socket_has_the_latest_packet_that_it_lost(load: Load) -> None:
+    """Not one that came in after it before the next reading; and nothing that its tracepoint does not pass."""
+    probe = load(PROBE)
+    host = Sockets(probe)
+    eth0 = host.device("eth0", host.here, 7)
+    host.chain(host.here, [eth0])
+    udp = host.sock(Ends(port=53, peer="", peer_port=0, protocol=UDP), 7001)
+    raw = host.sock(Ends(port=1, peer="", peer_port=0, protocol=ICMP), 7002, members={f"{SOCK}sk_type": RAW})
+    connection = host.sock(Ends(), 7003)
+    at_socket: Members = {"skb_iif": 7, "dev": 0}
+    before = time.monotonic_ns()
+    first = host.packet(Flow("2001:db8::9", "2001:db8::1", 4444, 53, vlan=3), eth0, at_socket)
+    for packet in (first, host.packet(Flow(), eth0)):
+        probe.run("udp_failed", FULL, udp, host.arrived(packet))
+    probe.run("queue_full", raw, host.frame(IPV4, b"\x55" + bytes(27), eth0, at_socket))
+    probe.run("retransmitted", connection, host.segments(1), 0)
+    probe.run("reset_received", connection)
+    after = time.monotonic_ns()
+    probe.read()
+    (table,) = [one for one in probe.bodies if one["kind"] == "table" and one["name"] == "sockets"]
+    found = {row["labels"]["inode"]: row.get("example") for row in table["rows"]}
+    assert all(before <= found[inode].pop("mono_ns") <= after for inode in (7001, 7002))
+    came = {"source_mac": SENDER, "target_mac": TARGET, "came_in_by": "eth0"}
+    of_udp = {"source": "2001:db8::9", "source_port": 4444, "target": "2001:db8::1", "target_port": 53, "vlan": 3}
+    assert found == {
+        7001: {**of_udp, **came, "ethertype": "IPv6", "protocol": "UDP", "length_bytes": 68},
+        7002: {**came, "ethertype": "IPv4", "protocol": "unparsed", "length_bytes": 28},
+        7003: None,
+    }
+    assert probe.ledger() == {}, "what cannot be read of it is missing in no count"
 
 
 @pytest.mark.proves("socket_drops", "tables.sockets.merged")
