@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import multiprocessing
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from netconsole_collector.probe.config import KnobError
+from netconsole_collector.probe.examples import READING, readings
 from netconsole_collector.probe.map_reader import IDLE_INTERVALS
 from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import Members, enumerator, place_of
@@ -38,6 +42,7 @@ GRANT = 64
 CHAIN = 8
 """Devices of one place of the table that are looked at."""
 IFF_UP, IFF_LOOPBACK = 1, 8
+CPUS = os.sched_getaffinity(0)
 FILLING = (1).to_bytes(8, "little")
 """The first member of the memory in which a stack is made."""
 
@@ -184,6 +189,42 @@ def test_a_row_takes_another_packet_after_each_reading_and_no_more(load: Load) -
             host.drop(host.packet(Flow(source_port=10 * round_ + port), host.eth0))
         assert host.rows("reason") == {"QDISC_DROP": 4 * (round_ + 1)}
         assert examples(probe)["QDISC_DROP"]["source_port"] == 10 * round_ + 1
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="one CPU does not write while it reads")
+def test_an_example_that_is_read_while_it_is_written_is_never_of_two_packets(load: Load) -> None:
+    """A process drops packets of two senders in turn, each after another reading; this one reads as fast as it can.
+
+    Of examples that are written in place, one in a thousand is of both.
+    """
+    probe = load(PROBE)
+    host = Drops(probe)
+    flows = Flow(), Flow("198.51.100.1", "198.51.100.2", 53, 4444, mac="02:00:00:00:00:ee")
+    skbs = [host.packet(flow, host.eth0, payload=20 * kind) for kind, flow in enumerate(flows, 1)]
+    calls = [probe.prepare("drop", skb, 0x1000, reason("XDP"), 0) for skb in skbs]
+
+    def drop() -> None:
+        os.sched_setaffinity(0, {max(CPUS)})
+        for number in itertools.count(1):
+            probe.write(READING, readings(number))
+            calls[number % 2]()
+
+    reader = probe.running._tables[0]._examples
+    assert reader is not None
+    writer = multiprocessing.get_context("fork").Process(target=drop)
+    writer.start()
+    found: set[tuple[Any, ...]] = set()
+    try:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            kept = reader.read()
+            for key in kept:
+                packet = reader.latest(kept, [key]) or {}
+                found.add(tuple(packet.get(name) for name in ("source", "target_port", "source_mac", "length_bytes")))
+    finally:
+        writer.kill()
+        writer.join()
+    assert found == {("192.0.2.1", 2222, SENDER, 48), ("198.51.100.1", 4444, "02:00:00:00:00:ee", 68)}
 
 
 def test_rows_that_read_the_same_have_the_latest_packet_of_both(load: Load) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import socket
 import struct
@@ -14,7 +16,7 @@ import pytest
 from netconsole.telemetry import frames
 from tests.support.live.collector_driver import Driver
 from tests.support.live.measurement import LIMIT_S, Measurement
-from tests.support.live.network import IS_EMULATED, Namespace, SleepingReceiver, Wire, send_frames, send_udp
+from tests.support.live.network import IS_EMULATED, SEND_UDP, Namespace, SleepingReceiver, Wire, send_frames, send_udp
 
 PROBE = "kernel_drops"
 CLOSED_PORT = 9
@@ -127,6 +129,28 @@ def test_a_row_has_its_latest_packet_and_another_after_the_next_reading(
                 "source": source, "source_port": source_port, "target": target, "target_port": CLOSED_PORT,
                 "source_mac": wire.MACS[0], "target_mac": wire.MACS[1], "came_in_by": wire.DEVICES[1],
             }  # fmt: skip
+
+
+def test_a_row_of_a_storm_from_two_senders_has_a_packet_of_one_of_them(drops: Measurement, wire: Wire) -> None:
+    """Each CPU keeps another one after each reading, and what is counted stays exact."""
+    drops.set(PROBE, netns=wire.b.inode)
+    drops.begin()
+    seen: set[frames.Label] = set()
+    ports, cpus = (CLOSED_PORT, CLOSED_PORT + 1), sorted(os.sched_getaffinity(0))
+    storms = [
+        wire.a.start(SEND_UDP, wire.ADDRESSES[1], port, MANY // 2, 10 * port, cpu, 40_000 + port, 0)
+        for port, cpu in zip(ports, itertools.cycle(cpus), strict=False)
+    ]
+    while any(storm.poll() is None for storm in storms):
+        drops.settle()
+        for row in drops.all_rows(PROBE, "drops", netns=wire.b.name, device=wire.DEVICES[1], protocol="UDP"):
+            port = row.example["target_port"]
+            assert isinstance(port, int)
+            assert (row.example["source_port"], row.example["length_bytes"]) == (40_000 + port, 28 + 10 * port)
+            seen.add(port)
+    assert [storm.wait() for storm in storms] == [0, 0]
+    assert counted(drops, wire.b, device=wire.DEVICES[1], protocol="UDP") == MANY
+    assert seen == set(ports)
 
 
 def test_what_a_full_qdisc_sheds_is_counted_at_its_device(drops: Measurement, wire: Wire) -> None:
