@@ -19,7 +19,7 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 
 DATA = Path(__file__).parents[1] / "support" / "data"
-LATER_KINDS = {frames.Records}
+LATER_KINDS = {frames.Records, frames.Answer}
 """Kinds that the version which wrote these frames did not have."""
 
 

@@ -234,7 +234,7 @@ def _mark(place: Place) -> Totals:
 
 def _ends_batch(frame: AnyFrame) -> bool:
     return (isinstance(frame, frames.Cost) and frame.probe is None) or isinstance(
-        frame, (frames.Hello, frames.Status, frames.Action, frames.Reply, frames.Bye)
+        frame, (frames.Hello, frames.Status, frames.Action, frames.Answer, frames.Reply, frames.Bye)
     )
 
 

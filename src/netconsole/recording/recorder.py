@@ -41,7 +41,7 @@ _NEAR = 0.25
 """When only this share of a minute's allowance is left, samples are left out. When nothing is left, all figures are."""
 _Point: TypeAlias = tuple[bytes, bytes]
 """The state and the log at the beginning of a block."""
-_KEPT_FRAMES = (frames.Hello, frames.Status, frames.Action, frames.Bye)
+_KEPT_FRAMES = (frames.Hello, frames.Status, frames.Action, frames.Answer, frames.Bye)
 
 
 @dataclass(frozen=True, slots=True)

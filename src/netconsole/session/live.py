@@ -7,26 +7,30 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+import msgspec
+
 from netconsole.base.errors import Unable
 from netconsole.far.host import AnyHost, ThisHost
 from netconsole.far.program import Launch
-from netconsole.host import identity
+from netconsole.host import door, identity
 from netconsole.host.collector_process import CollectorGone, CollectorProcess
 from netconsole.host.door import collector_for_session
 from netconsole.host.reach import line_of, namespace_names, target_of
 from netconsole.profile.scope import RunScope
 from netconsole.session import commands, compiled_here
+from netconsole.session.asker import CauseAsker
 from netconsole.session.far_line import FarLine
 from netconsole.session.far_reader import FarReader
 from netconsole.sources.runner import FACTORIES, SourceRunner
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
+from netconsole.telemetry.question import CommandOutput, HostQuestion
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import Connection, News, Phase, Sink
 from netconsole.telemetry.state import CostPerCount, State
@@ -37,6 +41,15 @@ STEADY_AFTER_INTERVALS = 30
 """When a collector has run this many intervals, its earlier crashes are forgotten."""
 _MAX_PENDING, _MAX_PENDING_BYTES = 20_000, 16 * 1024 * 1024
 """Frames of one interval that are kept until it ends, and their bytes. With more they are applied before that."""
+
+
+class _CommandSaid(msgspec.Struct):
+    """What the collector answers about a command (netconsole_collector/questions/command.py)."""
+
+    output: str
+    status: int
+    seconds: float
+    cut: bool
 
 
 class LiveSession:
@@ -86,8 +99,8 @@ class LiveSession:
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[News], None]] = []
         self._sinks: list[Sink] = []
-        self._actions: deque[frames.Action] = deque()
-        """Actions that wait for the next frames."""
+        self._actions: deque[frames.Action | frames.Answer] = deque()
+        """Actions and answers that wait for the next frames."""
         self._closing = threading.Event()
         self._close_lock = threading.Lock()
         self._process: CollectorProcess | None = None
@@ -101,6 +114,7 @@ class LiveSession:
         self.scope = scope
         names = partial(namespace_names, self._host)
         self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target, scope, names)
+        self._asker = CauseAsker(self, self._host)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
             self.say(name, _begins(request), request.mode)
@@ -259,9 +273,35 @@ class LiveSession:
             )
         )
 
+    def ask_why(self, questions: Iterable[HostQuestion]) -> None:
+        """See :class:`netconsole.telemetry.session.Answerable`."""
+        self._asker.ask(questions)
+
+    def run_command(self, netns: str, command: str) -> CommandOutput:
+        """See :class:`netconsole.telemetry.session.Answerable`."""
+        said = door.ask(self._host, "command", {"netns": netns, "command": command}, _CommandSaid)
+        return CommandOutput(said.output, said.status, said.seconds, said.cut)
+
+    def say_answer(
+        self, question: HostQuestion, document: Mapping[str, Scalar | None], error: str | None = None
+    ) -> None:
+        """Add a frame with what the host answered, or why it did not. It is applied with the next frames."""
+        self._actions.append(
+            frames.Answer(
+                **self._stamp(),
+                probe=question.probe,
+                table=question.table,
+                labels=dict(question.key),
+                question=question.name,
+                document=dict(document),
+                error=error and error[: frames.MAX_SENTENCE],
+            )
+        )
+
     def close(self) -> None:
         """See :class:`netconsole.telemetry.session.Session`."""
         self._closing.set()
+        self._asker.close()
         with self._close_lock:
             process = self._process
             if process is not None:

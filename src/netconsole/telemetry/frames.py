@@ -250,6 +250,16 @@ class Action(Frame, frozen=True):
     limit: float | None = None
 
 
+class Answer(Frame, frozen=True):
+    """What a host answered when it was asked why a row of ``probe`` counts: once, when an incident begins."""
+
+    table: Name
+    labels: Labels
+    question: Name
+    document: Annotated[dict[Name, Text | Int | float | bool | None], Meta(max_length=32)] = {}
+    error: Sentence | None = None
+
+
 class Reply(Frame, frozen=True):
     """The answer to a command on the collector's standard input."""
 
@@ -264,7 +274,9 @@ class Bye(Frame, frozen=True):
     why: Sentence
 
 
-AnyFrame: TypeAlias = Hello | Status | Counters | Table | Histogram | Event | Records | Cost | Action | Reply | Bye
+AnyFrame: TypeAlias = (
+    Hello | Status | Counters | Table | Histogram | Event | Records | Cost | Action | Answer | Reply | Bye
+)
 
 _decoder: msgspec.json.Decoder[AnyFrame] = msgspec.json.Decoder(AnyFrame)
 _encoder = msgspec.json.Encoder()

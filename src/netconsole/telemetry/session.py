@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from threading import Event
 from typing import Literal, Protocol, runtime_checkable
 
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
+from netconsole.telemetry.question import CommandOutput, HostQuestion
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.state import State
 
@@ -134,6 +135,20 @@ class Governable(Session, Protocol):
         """Add a frame for recordings: something was done to a probe, or to all (""), to keep the budget.
 
         It is applied with the next frames, so this may be called under any lock.
+        """
+
+
+@runtime_checkable
+class Answerable(Protocol):
+    """A session whose host can be asked why something happens. A recording has no host to ask."""
+
+    def ask_why(self, questions: Iterable[HostQuestion]) -> None:
+        """Ask the host, each question once. What it answers is in later frames. May be called under any lock."""
+
+    def run_command(self, netns: str, command: str) -> CommandOutput:
+        """Run a command on the host that only reads, in a network namespace. Waits for it.
+
+        Raises OSError, with one sentence: it may change something, or the host does not answer.
         """
 
 

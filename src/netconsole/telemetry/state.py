@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from msgspec import Meta, field
 
 from netconsole.base.figure import ABOUT, AT_LEAST
 from netconsole.telemetry import frames
 from netconsole.telemetry.costs import ProbeCost
-from netconsole.telemetry.frames import MAX_SENTENCE, AnyFrame, Mode, Name, Natural, Scalar, Sentence, SourceName, Text
+from netconsole.telemetry.frames import (
+    MAX_SENTENCE,
+    AnyFrame,
+    Int,
+    Labels,
+    Mode,
+    Name,
+    Natural,
+    Scalar,
+    Sentence,
+    SourceName,
+    Text,
+)
 from netconsole.telemetry.ledger import UNSEEN
 from netconsole.telemetry.saved import Keyed, Saved
 from netconsole.telemetry.series import SAMPLES, Series, Timeline
@@ -29,6 +41,7 @@ from netconsole.telemetry.tables import (
     RowState,
     TableState,
     per_second,
+    row_key,
     seen_ns,
 )
 
@@ -42,6 +55,8 @@ MAX_EVENTS = 500
 """Events of one probe that are kept. More than this in one interval are counted as shed."""
 
 
+MAX_ANSWERS = 256
+"""Of one probe that are kept."""
 SEEN_INTERVALS = 30
 """Intervals over which the share of time that a probe saw is taken: the collector's longest period has as many."""
 
@@ -76,6 +91,23 @@ class CounterState(Saved, array_like=True):
         self.is_partial = self.is_partial or frame.seen_ns is not None
 
 
+class Answered(Saved):
+    """What a host answered when it was asked about a row."""
+
+    MOST: ClassVar = MAX_ANSWERS
+
+    table: Name
+    labels: Labels
+    question: Name
+    document: Annotated[dict[Name, Text | Int | float | bool | None], Meta(max_length=32)]
+    error: Sentence | None = None
+
+    @property
+    def key(self) -> tuple[str, RowKey]:
+        """What it is found by."""
+        return self.table, row_key(self.labels)
+
+
 class ProbeState(Saved):
     """Everything known of one probe. ``status`` is one of :data:`netconsole.telemetry.frames.ProbeState`."""
 
@@ -94,6 +126,7 @@ class ProbeState(Saved):
     events_arrived: Natural = 0
     events_shed: Natural = 0
     _arrived_now: Natural = 0
+    _answers: Keyed[tuple[str, RowKey], Answered] = field(default_factory=Keyed)
     cost: ProbeCost = field(default_factory=ProbeCost)
 
     def __post_init__(self) -> None:
@@ -119,6 +152,10 @@ class ProbeState(Saved):
     def histograms(self) -> dict[str, HistogramsState]:
         """By name."""
         return self._histograms.by_key
+
+    def answer(self, table: str, key: RowKey) -> Answered | None:
+        """What the host answered about a row; None where it was not asked, or has not answered."""
+        return self._answers.by_key.get((table, key))
 
     @property
     def kernel_cpu_pct(self) -> float | None:
@@ -246,6 +283,12 @@ class ProbeState(Saved):
                 self._arrived_now += 1
                 self.events_shed += self._arrived_now > MAX_EVENTS
                 self.events.append(frame)
+            case frames.Answer():
+                told = Answered(frame.table, frame.labels, frame.question, frame.document, frame.error)
+                self._answers.by_key.pop(told.key, None)
+                self._answers.by_key[told.key] = told
+                while len(self._answers.by_key) > MAX_ANSWERS:
+                    del self._answers.by_key[next(iter(self._answers.by_key))]
             case frames.Cost():
                 self.cost.apply(frame, is_sampled=self._is_sampled)
             case _:
@@ -417,7 +460,7 @@ class State:
             probe = self.probes[name] = ProbeState(name, frame.source)
             probe.follow(self.sources[frame.source].timeline)
             probe.per_count = self.per_count
-        is_told_of = isinstance(frame, frames.Status) and frame.source == "console"
+        is_told_of = isinstance(frame, (frames.Status, frames.Answer)) and frame.source == "console"
         if probe is not None and probe.source != frame.source and not is_told_of:
             # The console may report that a collector's probe is lost, but the probe keeps the collector's clock.
             probe.source = frame.source
