@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from netconsole.findings import verdicts
 from netconsole.findings.causes import LARGER, Group, are_enough, is_same_place, joined
 from netconsole.findings.incident import Incident, once_each, urgency
 from netconsole.findings.match import Match, RowName, RowVerdict
 from netconsole.findings.matches import loudest, matches
 from netconsole.findings.of_rules import RULE
-from netconsole.findings.open_incident import LEAVES_AFTER, OpenIncident, could_cause, span_ns
+from netconsole.findings.open_incident import APART_S, LEAVES_AFTER, OpenIncident, could_cause, span_ns
 from netconsole.findings.saved_log import MAX_SAVED, SavedIncident, row_key, saved
 from netconsole.findings.windows import LONG, Windows
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
-from netconsole.telemetry.session import Connection
+from netconsole.telemetry.session import Answerable, Connection
 from netconsole.telemetry.state import State
 from netconsole.telemetry.words import LEVELS
 
@@ -103,6 +104,7 @@ class Incidents:
         self._manifests = manifests
         self._budget = budget or Budget()
         self._windows = Windows(manifests)
+        self._causes = verdicts.shipped()
         self._open: list[OpenIncident] = []
         self._log: dict[int, Incident] = {one.number: one.told() for one in before if one.shown}
         self._carried = Carried(one for one in before if one.ended_ns is None)
@@ -146,6 +148,11 @@ class Incidents:
         shown = [one for one in listed if one.ended_ns is None or not one.is_ours]
         self._current = sorted(once_each(shown, self._log.values()), key=urgency)[:MAX_SHOWN]
         return self._current
+
+    def look_into(self, session: object) -> None:
+        """Have the host asked about incidents whose cause has an open question. A replay has no host."""
+        if isinstance(session, Answerable):
+            session.ask_why([one.question for one in self._open if one.question is not None])
 
     def saved(self) -> list[SavedIncident]:
         """The newest of the log, and what may become an incident: what a replay needs to go on from here."""
@@ -222,7 +229,7 @@ class Incidents:
         late = group.late()
         if late is None:
             return False
-        causes = [one for one in self._open if one.last_ns >= late.since_ns and one.tells_of(group)]
+        causes = [one for one in self._open if one.last_ns + APART_S * 1e9 >= late.since_ns and one.tells_of(group)]
         counted = [one.counted_since(late.since_ns, group.lead.unit) for one in causes]
         return bool(causes) and (None in counted or late.counted <= LARGER * sum(one or 0.0 for one in counted))
 
@@ -242,6 +249,7 @@ class Incidents:
         if group is not None:
             one.take(group, state, self._windows)
         moved = one.count(state, self._windows)
+        one.look_up(state, self._causes)
         # A small, lasting loss is still found for a while after it has stopped: its rows tell whether it goes on.
         if moved or (group is not None and any(match.family is None for match in group.matches)):
             one.seen += group is not None
@@ -252,7 +260,7 @@ class Incidents:
             if not one.tallies or (one.counted_now and not one.is_told_late()):
                 one.last_ns = max(one.last_ns, now_ns)
             needed = max(match.needed for match in group.matches) if group is not None else 0
-            is_fault = group is not None and group.lead.level != "ok"
+            is_fault = one.is_raised or (group is not None and group.lead.level != "ok")
             one.shown = one.shown or (is_fault and one.seen >= min(needed, one.lead.needed))
             return
         if not one.is_known(state, lost):

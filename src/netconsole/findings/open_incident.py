@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import nan
 
@@ -12,10 +13,13 @@ from netconsole.findings.causes import ANYWHERE, LARGER, Group, is_same_place
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.of_rules import is_lower_bound
+from netconsole.findings.rules import WHY
 from netconsole.findings.saved_log import SavedIncident, SavedRow, SavedTally, row_key, saved
+from netconsole.findings.verdicts import CauseVerdict, Verdicts
 from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Move, Window, Windows, interval_s
 from netconsole.telemetry.example import Example
-from netconsole.telemetry.frames import Label
+from netconsole.telemetry.frames import Label, Scalar
+from netconsole.telemetry.question import HostQuestion
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 
@@ -27,6 +31,8 @@ LEAVES_AFTER_LASTING = 30
 """The most for a small one, which does not move in every interval."""
 PAUSES = 10
 """A small one has ended after so many of the pauses that it usually makes."""
+APART_S = 3.0
+"""So far apart two sources of one interval may be read, where the machine has much to do."""
 LATER_READ = 15
 """So many intervals later than another one a source of the same losses may be read."""
 WHERE = ("device", "netns", "vm", "queue", "process", "address", "port")
@@ -115,6 +121,10 @@ class OpenIncident:
     """Nothing was counted for longer than it pauses anyway, but it has not ended yet."""
     is_small: bool = True
     """Nothing of it was ever large enough to be said after one interval."""
+    verdict: CauseVerdict | None = None
+    """What is known of its cause beyond the general words."""
+    question: HostQuestion | None = None
+    """What its host is still to be asked."""
     kept: bytes = b""
     """Once it has ended: what the row that leads counted a second while it lasted."""
     example: Example | None = None
@@ -139,6 +149,8 @@ class OpenIncident:
             self.lead = group.lead
             self.place = {**self.place, **{name: value for name, value in group.place.items() if value not in ANYWHERE}}
         self.level = group.level
+        if self.verdict is not None and self.verdict.level is not None and group.level == "ok":
+            self.level = self.verdict.level
         self.is_small = self.is_small and all(match.lasting for match in group.matches)
         for match in group.matches:
             self.evidence[match.evidence] = match
@@ -222,8 +234,28 @@ class OpenIncident:
         tally = self._whole()
         if tally is None or tally.unit != unit:
             return None
-        seconds = (self.last_ns - max(since_ns, self.since_ns)) / 1e9 + 1
+        seconds = (self.last_ns - max(since_ns, self.since_ns)) / 1e9 + APART_S
         return min(tally.counted, tally.peak * max(0.0, seconds))
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether it is a fault by what the host answered, though its row alone does not tell."""
+        return self.verdict is not None and self.verdict.level is not None
+
+    def look_up(self, state: State, verdicts: Verdicts) -> None:
+        """What is known of its cause, and what its host is still to be asked. What the host has answered stays."""
+        lead, self.question = self.lead.evidence, None
+        if lead.kind != "table" or (self.verdict is not None and self.verdict.is_answered):
+            return
+        rows = [one for one in self.evidence if one.kind == "table" and one.probe in state.probes]
+        answers = (state.probes[one.probe].answer(one.name, one.key) for one in rows)
+        answered = next((one for one in answers if one is not None), None)
+        words: dict[str, Scalar | None] = {**self.lead.labels}
+        words.update(self.example.fields if self.example is not None else {})
+        if answered is None and (asked := verdicts.question(self.cause, words)) is not None:
+            self.question = HostQuestion(lead.probe, lead.name, lead.key, asked.name, asked.arguments)
+        words.update(answered.document if answered is not None else {})
+        self.verdict = verdicts.verdict(self.cause, words, is_answered=answered is not None)
 
     def is_told_late(self) -> bool:
         """Whether only sources moved in this interval that are read less often than another one, which is quiet."""
@@ -348,14 +380,25 @@ class OpenIncident:
             scaled=is_scaled,
             share_pct=share,
             unit=tally.unit if tally is not None else lead.unit,
-            next=tuple(dict.fromkeys(match.next for match in own if match.next)),
-            commands=tuple(dict.fromkeys(command for match in own for command in match.commands)),
+            next=self._next(own),
+            commands=self._commands(own),
             history=lead.history,
             kept=self.kept,
             example=self.example,
             place=dict(self.place),
             still_since_ns=self.last_ns if self.still and not self.ended and blind is None else None,
         )
+
+    def _next(self, own: Sequence[Match]) -> tuple[str, ...]:
+        """What to do: what is known of the cause says it better than the rules of its kind."""
+        if self.verdict is not None and self.verdict.next:
+            return (self.verdict.next,)
+        return tuple(dict.fromkeys(match.next for match in own if match.next))
+
+    def _commands(self, own: Sequence[Match]) -> tuple[str, ...]:
+        if self.verdict is not None and self.verdict.commands:
+            return self.verdict.commands
+        return tuple(dict.fromkeys(command for match in own for command in match.commands))
 
     def _labels_said(self) -> dict[str, Label]:
         """The labels of the row that leads. Where its rows have several protocols the sentence names none."""
@@ -366,7 +409,8 @@ class OpenIncident:
             if match.cause == self.cause and match.evidence.row[:3] == proof.row[:3]
         ]
         differ = {name: "" for name in ("protocol", "ethertype") if len({row.get(name) for row in rows}) > 1}
-        return {**self.lead.labels, **differ}
+        known: dict[str, Label] = {WHY: self.verdict.why} if self.verdict is not None else {}
+        return {**self.lead.labels, **differ, **known}
 
     def _with_share(self) -> Match:
         """The match of its cause that knows a share, where the one that leads does not."""

@@ -137,9 +137,12 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
     if labels.get("protocol", "") in _NO_PROTOCOL and "protocol" in labels:
         named["protocol"] = "" if labels.get("ethertype") in _NO_PROTOCOL else named.get("ethertype", "")
         sentence = sentence if named["protocol"] else sentence.replace("{protocol} ", "")
+    head, colon, rest = sentence.partition(": ")
     if not any(f"{{{label}}}" in sentence for label in ("netns", *devices)):
-        head, colon, rest = sentence.partition(": ")
-        sentence = f"{head}{{where}}{colon}{rest}"
+        head += "{where}"
+    if labels.get(WHY) and f"{{{WHY}}}" not in sentence:
+        head += f": {{{WHY}}}"  # more is known of the cause than the rule says
+    sentence = f"{head}{colon}{rest}"
     try:
         why = figure.safe(labels[WHY], _MAX_WHY) if labels.get(WHY) else rule.why.format(**named)
         return sentence.format(**{**named, **words, WHY: why, "where": where})

@@ -153,6 +153,7 @@ def _observe(session: Session, incidents: Incidents, _news: News) -> None:
     connection = session.connection()
     with session.view() as state:
         incidents.update(state, connection)
+    incidents.look_into(session)
 
 
 class Countdown:

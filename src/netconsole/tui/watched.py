@@ -121,6 +121,7 @@ class WatchedHost:
         connection = self.session.connection()
         with self.session.view() as state:
             self._standing = self.findings.update(state, connection)
+            self.findings.look_into(self.session)
             self.balance.update(state)
             statuses = tuple(probe.status for probe in state.probes.values())
             if self.comparison is not None:

@@ -24,13 +24,17 @@ _CHANGES = frozenset(
 )
 """Words by which these programs change something."""
 _OPTIONS: Dict[str, FrozenSet[str]] = {
+    "cat": frozenset(()),
     "conntrack": frozenset(("-D", "-F", "-I", "-U", "--delete", "--flush", "--create", "--update", "-E", "--event")),
     "iptables": frozenset(("-A", "-D", "-F", "-I", "-N", "-P", "-R", "-X", "-Z", "-E")),
     "sysctl": frozenset(("-w", "--write", "-p", "--load", "--system")),
     "nstat": frozenset(("-r", "--reset", "-d", "--scan", "-n", "--noupdate")),
     "ss": frozenset(("-K", "--kill", "-E", "--events", "-D", "--diag")),
+    "free": frozenset(("-s", "--seconds")),
+    "iw": frozenset(()),
     "ip": frozenset(("-b", "-batch", "--batch", "-force")),
     "tc": frozenset(("-b", "-batch", "--batch", "-force")),
+    "ausearch": frozenset(()),
     "bridge": frozenset(("-b", "-batch", "--batch", "-force")),
     "nft": frozenset(("-f", "--file", "-i", "--interactive", "-D")),
     "bpftool": frozenset(("batch", "-b")),
@@ -41,10 +45,28 @@ _OPTIONS: Dict[str, FrozenSet[str]] = {
     "virsh": frozenset(()),
 }
 """The programs that may run, and the options by which they change something or never end."""
-_OPTIONS["ip6tables"] = _OPTIONS["iptables"]
+for _name in ("ip6tables", "iptables-legacy", "ip6tables-legacy"):
+    _OPTIONS[_name] = _OPTIONS["iptables"]
+_FILES = ("/proc/net/", "/proc/interrupts", "/proc/softirqs", "/proc/meminfo")
+"""What cat may show."""
 _SHOWS = {
-    "ethtool": ("-S",),
-    "ovs": ("show", "list", "dump", "get", "find", "trace", "detrace", "dpctl", "dpif", "coverage", "fdb", "ofproto"),
+    "ethtool": ("-S", "-k", "-g", "-l", "-c", "-a", "-i"),
+    "iw": ("link", "dump", "info"),
+    "ovs": (
+        "show",
+        "list",
+        "dump",
+        "get",
+        "find",
+        "stats",
+        "trace",
+        "detrace",
+        "dpctl",
+        "dpif",
+        "coverage",
+        "fdb",
+        "ofproto",
+    ),
     "virsh": ("domstate", "dominfo", "domstats", "domifstat", "domblkstat", "list", "vcpuinfo"),
 }
 """One of these must be there. Names with a hyphen or a slash count by their parts."""
@@ -72,6 +94,8 @@ def checked(line: str) -> List[str]:
             raise BadQuestion("command: it is not run, because {!r} may change something".format(word[:40]))
     family = program.partition("-")[0]
     parts = [part for word in words[1:] for part in ([word] if family != "ovs" else re.split("[-/]", word))]
+    if program == "cat" and not all(word.startswith(_FILES) and ".." not in word for word in words[1:]):
+        raise BadQuestion("command: of cat only {} are run".format(", ".join(_FILES)))
     if family in _SHOWS and not any(part in _SHOWS[family] for part in parts):
         raise BadQuestion("command: of {} only what shows something is run".format(program))
     if family == "ovs" and not (_CHANGES | _OVS_CHANGES).isdisjoint(parts):

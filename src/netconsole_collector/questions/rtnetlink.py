@@ -4,6 +4,7 @@ Layouts: include/uapi/linux/rtnetlink.h, if_link.h, neighbour.h. Values of attri
 in that of the network.
 """
 
+import os
 import socket
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -14,6 +15,7 @@ from netconsole_collector.sources.netlink_messages import attribute
 MAX_MESSAGES = 50000
 """Of one dump. What is behind them is not looked at."""
 _GET_LINK, _GET_ADDRESS, _GET_ROUTE, _GET_NEIGHBOUR = 18, 22, 26, 30
+_GET_NAMESPACE, _NAMESPACE_NUMBER, _NAMESPACE_OPEN = 90, 1, 3  # NETNSA_NSID, NETNSA_FD
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS = struct.Struct("=BBBBI")
 _ROUTE = struct.Struct("=BBBBBBBBI")
@@ -128,6 +130,21 @@ class RouteSocket:
             return _link(bytes(self._netlink.ask(_GET_LINK, _LINK.pack(0, 0, index, 0, 0))))
         except OSError:
             return None
+
+    def number_of(self, path: str) -> Optional[int]:
+        """The number by which this namespace knows another one (RTM_GETNSID); None where it does not."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            asked = bytes(4) + attribute(_NAMESPACE_OPEN, struct.pack("=I", descriptor))
+            body = bytes(self._netlink.ask(_GET_NAMESPACE, asked))
+            return number(dict(attributes(body, 4)).get(_NAMESPACE_NUMBER))
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
 
     def links(self) -> List[Interface]:
         """All of them. Raises OSError."""

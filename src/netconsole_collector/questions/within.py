@@ -1,17 +1,17 @@
 """Runs what answers a question in the network namespace that the question names."""
 
 import os
-from typing import Callable, Optional, TypeVar
+from typing import Callable, Iterator, Optional, Set, Tuple, TypeVar
 
 from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS, Here
 from netconsole_collector.primitives.inside import make_inside
 from netconsole_collector.questions.known import BadQuestion, Json, text
 
-Answer = TypeVar("Answer")
+InNamespace = TypeVar("InNamespace")
 _OWN = "/proc/self/ns/net"
 
 
-def within(arguments: Json, make: Callable[[], Answer], host: Here = HERE) -> Answer:
+def within(arguments: Json, make: Callable[[], InNamespace], host: Here = HERE) -> InNamespace:
     """What ``make`` returns in the namespace ``netns``: its name, its inode, or ``host``.
 
     Raises BadQuestion and OSError.
@@ -36,14 +36,25 @@ def path_of(netns: str, host: Here = HERE) -> str:
         inode = int(netns)
         if host.status(_OWN).inode == inode:
             return _OWN
-        for name in host.names(NAMED_NETNS) if host.exists(NAMED_NETNS) else ():
-            path = "{}/{}".format(NAMED_NETNS, name)
-            if host.exists(path) and host.status(path).inode == inode:
-                return path
-        pid = next((pid for pid, of in host.inodes("ns/net").items() if of == inode), None)
-        if pid is not None:
-            return "/proc/{}/ns/net".format(pid)
+        path = next((path for path, of in paths(host) if of == inode), None)
+        if path is not None:
+            return path
     raise BadQuestion("netns: no network namespace of this name: {!r}".format(netns[:40]))
+
+
+def paths(host: Here = HERE) -> Iterator[Tuple[str, int]]:
+    """What leads to each namespace of this host, and its inode: those of processes, then those that have a name."""
+    seen: Set[int] = set()
+    for pid, inode in sorted(host.inodes("ns/net").items()):
+        if inode not in seen:
+            seen.add(inode)
+            yield "/proc/{}/ns/net".format(pid), inode
+    for name in host.names(NAMED_NETNS) if host.exists(NAMED_NETNS) else ():
+        path = "{}/{}".format(NAMED_NETNS, name)
+        inode = host.status(path).inode if host.exists(path) else 0
+        if inode and inode not in seen:
+            seen.add(inode)
+            yield path, inode
 
 
 def sysctl(name: str) -> Optional[int]:

@@ -205,6 +205,14 @@ def test_the_queueing_discipline_of_a_device(ends: Ends) -> None:
     assert ends.ask("queue", device=Wire.DEVICES[1])["classes"] == 1
 
 
+def test_the_other_end_of_a_pair_is_found_in_its_namespace(ends: Ends) -> None:
+    ends.a.ip("link", "set", Wire.DEVICES[0], "mtu", "1400")
+    found = ends.ask("queue", device=Wire.DEVICES[1])
+    assert (found["peer"], found["peer_mtu"], found["peer_is_up"]) == (Wire.DEVICES[0], 1400, True)
+    ends.a.ip("link", "set", Wire.DEVICES[0], "down")
+    assert ends.ask("queue", device=Wire.DEVICES[1])["peer_is_up"] is False
+
+
 def test_a_namespace_is_found_by_name_and_by_inode_and_a_wrong_one_is_refused(ends: Ends) -> None:
     by_inode = answer(
         "route", {"netns": str(ends.b.inode), "device": Wire.DEVICES[1], "target": OTHER, "source": OTHER}

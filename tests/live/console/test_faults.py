@@ -47,6 +47,8 @@ class Made(Protocol):
         ...
 
 
+AT_ONCE = 30
+"""These make about 80 namespaces: of more than 128 the counters are not read."""
 FOUND_AFTER = 3
 """Intervals after which new namespaces are known."""
 
@@ -71,6 +73,7 @@ class Watch:
         with self._session.view() as state:
             for one in self._incidents.update(state, self._session.connection()):
                 self.first_ns.setdefault(one.number, state.collector.closed_wall_ns or 0)
+            self._incidents.look_into(self._session)
             intervals = state.collector.intervals
         with self._changed:
             self.intervals = intervals
@@ -115,7 +118,9 @@ def after() -> Iterator[tuple[Watch, dict[str, After]]]:
     with closing(Watch()) as watch:
         assert watch.until(watch.settled)
         faults = all_faults()
-        for made in [[one for one in faults if not one.alone], *([one] for one in faults if one.alone)]:
+        together = [one for one in faults if not one.alone]
+        batches = [together[at : at + AT_ONCE] for at in range(0, len(together), AT_ONCE)]
+        for made in [*batches, *([one] for one in faults if one.alone)]:
             known |= {one.fault.name: one for one in _together(watch, made)}
         yield watch, known
 

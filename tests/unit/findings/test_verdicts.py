@@ -1,0 +1,128 @@
+"""Verdicts: what an answer says in words, what is asked for it, and that the shipped list names what there is."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from netconsole.findings.verdicts import WENT_ON, Verdicts, shipped
+from netconsole_collector.questions.known import KNOWN
+
+LABELS = {"netns", "device", "reason", "location", "hook", "protocol", "ethertype"}
+EXAMPLE = {
+    "source", "target", "source_port", "target_port", "vlan", "source_mac", "target_mac", "came_in_by", "length_bytes",
+}  # fmt: skip
+PACKET: dict[str, Any] = {
+    "netns": "blue", "device": "vB", "reason": "IP_INADDRERRORS", "source": "192.0.2.1", "target": "198.51.100.7",
+    "target_port": 9, "protocol": "UDP", "ethertype": "IPv4", "target_mac": "02:00:00:00:00:ff", "length_bytes": 1500,
+}  # fmt: skip
+
+
+@pytest.fixture
+def verdicts() -> Verdicts:
+    return shipped()
+
+
+def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
+    found = verdicts.verdict(cause, {**PACKET, **answer}, is_answered=True)
+    return found.why if found is not None else None
+
+
+@pytest.mark.parametrize(
+    ("cause", "answer", "words"),
+    [
+        (
+            "forwarding-off",
+            {"forwarding_all": 0, "is_own": False},
+            "they are for 198.51.100.7, and forwarding is off here",
+        ),
+        (
+            "forwarding-off",
+            {"forwarding_all": 1, "forwarding": 0, "is_own": False},
+            "they are for 198.51.100.7, and forwarding is off for vB",
+        ),
+        ("forwarding-off", {"forwarding_all": 1, "forwarding": 1, "is_own": False}, None),
+        (
+            "refusing-route",
+            {"refusal": "blackhole", "prefix": "198.51.100.0/24", "table": "main"},
+            "the blackhole route 198.51.100.0/24 swallows what is for 198.51.100.7",
+        ),
+        ("refusing-route", {"refusal": None}, None),
+        (
+            "reverse-path",
+            {"back_device": "eth1", "rp_filter": 1},
+            "answers to 192.0.2.1 would leave by eth1 (rp_filter is 1)",
+        ),
+        (
+            "reverse-path",
+            {"back_device": None, "rp_filter": 1},
+            "this host has no route back to 192.0.2.1 (rp_filter is 1)",
+        ),
+        ("too-big", {"out_mtu": 1400, "out_device": "eth1"}, "1500 bytes for 198.51.100.7, and eth1 takes 1400 (MTU)"),
+        ("too-big", {"out_mtu": 1500, "out_device": "eth1"}, None),
+        ("firewall-drops", {"rule": None, "handle": 7, "remains": False, "table": "f", "chain": "in"},
+         "nftables: rule 7 of table f, chain in"),
+        ("firewall-drops", {"rule": "drop", "remains": True, "went_on": False, "table": "f", "chain": "in"}, None),
+        ("firewall-drops", {"rule": "drop", "remains": True, "went_on": True, "table": "f", "chain": "in"},
+         "nftables: drop (table f, chain in)"),
+    ],
+)  # fmt: skip
+def test_an_answer_in_words(verdicts: Verdicts, cause: str, answer: dict[str, Any], words: str | None) -> None:
+    assert said(verdicts, cause, **answer) == words
+
+
+def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None:
+    answer: dict[str, Any] = {
+        "rule": 'log prefix "\x1b[2J" drop',
+        "remains": False,
+        "family": "inet",
+        "table": "f; reboot",
+        "chain": "in",
+    }
+    found = verdicts.verdict("firewall-drops", {**PACKET, **answer}, is_answered=True)
+    assert found is not None and "\x1b" not in found.why
+    assert found.commands == ("ip netns exec blue nft -a list chain inet 'f; reboot' in",)
+
+
+def test_nobody_asks_what_cannot_be_answered(verdicts: Verdicts) -> None:
+    asked = verdicts.question("nobody-listens", PACKET)
+    assert asked is not None and asked.name == "sockets"
+    assert asked.arguments == {
+        "netns": "blue", "wanted": "port", "protocol": "UDP", "port": 9, "target": "198.51.100.7",
+    }  # fmt: skip
+    assert verdicts.question("nobody-listens", {**PACKET, "target_port": None}) is None, "the port is not known yet"
+    assert verdicts.question("firewall-drops", {**PACKET, "location": "nf_hook_slow+0x4"}) == (
+        "conntrack", {"netns": "blue"},
+    )  # fmt: skip
+
+
+def test_a_command_of_the_host_is_not_run_in_the_namespace(verdicts: Verdicts) -> None:
+    found = verdicts.verdict("xdp-drops", {**PACKET, "xdp": "shield", "xdp_id": 7}, is_answered=True)
+    assert found is not None
+    assert found.commands == ("bpftool prog show id 7", "ip netns exec blue ip -d link show dev vB")
+
+
+def test_the_shipped_ones_name_what_there_is(verdicts: Verdicts) -> None:
+    assert {spec.name for spec in verdicts.questions} <= KNOWN.keys()
+    for spec in verdicts.verdicts:
+        names = {
+            name
+            for template in (spec.why, spec.next, *spec.commands)
+            for _, name, _, _ in string.Formatter().parse(template)
+            if name
+        } | set(spec.when) - {WENT_ON}
+        asked = [
+            import_module(f"netconsole_collector.questions.{name}") for name in questions_of(verdicts, spec.causes)
+        ]
+        told = " ".join(f"{one.__doc__} {one.answer.__doc__}" for one in asked)
+        unknown = {name for name in names - LABELS - EXAMPLE if f"`{name}`" not in told}
+        assert not unknown, (spec.causes, unknown)
+        assert len(spec.why) <= 90, spec.why
+
+
+def questions_of(verdicts: Verdicts, causes: Sequence[str]) -> set[str]:
+    return {spec.name for spec in verdicts.questions if set(spec.causes) & set(causes)}
