@@ -20,7 +20,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
-from netconsole.telemetry.session import HasCollector, Session
+from netconsole.telemetry.session import Answerable, HasCollector, Session
 from netconsole.tui import actions, row_keys
 from netconsole.tui.farewell import describe_end
 from netconsole.tui.panes.catalogue import missing as missing_text
@@ -444,6 +444,24 @@ class ConsoleApp(TerminalApp):
             self.call_later(self.say_of, watched, *row_keys.investigate(investigator, wanted))
 
         in_thread(self, work, lambda why: self.say_of(watched, why, "act"))
+
+    def action_run(self) -> None:
+        """Shows the commands of the subject's findings. Again: runs them."""
+        from netconsole.tui.screens.commands import CommandsScreen
+
+        if isinstance(self.screen, CommandsScreen):
+            self.screen.run()
+            return
+        subject, session = self.subject(), self.session
+        with self.scene() as scene:
+            commands = row_keys.runnable(scene, subject) if subject is not None else ()
+        if not commands or not isinstance(session, Answerable):
+            no_host = "a recording has no host to run a command on"
+            self.say(no_host if commands else "no command belongs to this row", "look")
+            return
+        line = session.connection().line
+        where = line.address if line is not None else "this host"
+        self.push_screen(CommandsScreen(commands, where, partial(row_keys.run, session)))
 
     def action_copy(self) -> None:
         """Copies the first command, finding or row text of the subject; when pressed again, the next of these."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from netconsole.base.errors import Unable
+from netconsole.findings.rules import apart
+from netconsole.telemetry.question import CommandOutput
+from netconsole.telemetry.session import Answerable
 from netconsole.tui.panes import advice
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.watched import Investigator
@@ -25,6 +28,17 @@ def investigate(investigator: Investigator, wanted: Subject) -> tuple[str, Tone]
         return investigator.investigate(wanted.probe, wanted.key), "ok"
     except Unable as error:
         return str(error), "look"
+
+
+def runnable(scene: Scene, subject: Subject) -> tuple[str, ...]:
+    """The commands that the findings of a row advise."""
+    return advice.advice(scene, subject).commands
+
+
+def run(session: Answerable, command: str) -> CommandOutput:
+    """What a command of a finding says on the host. For a thread. Raises OSError."""
+    netns, line = apart(command)
+    return session.run_command(netns, line)
 
 
 class Copied:

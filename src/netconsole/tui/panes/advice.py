@@ -32,7 +32,7 @@ _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to look at next, in sentences, and commands with the names filled in. We never run a command."""
+    """What to look at next, in sentences, and commands with the names filled in."""
 
     next: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()

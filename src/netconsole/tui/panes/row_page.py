@@ -129,7 +129,7 @@ def _how_much(finding: Incident) -> Iterator[str]:
 
 
 def _advice(scene: Scene, subject: Subject) -> Iterator[Line]:
-    """What to look at next, and commands to copy. A command is never executed."""
+    """What to look at next, and commands to copy or to run."""
     told = advice.advice(scene, subject)
     others = advice.elsewhere(scene, subject)[:1]
     wanted = advice.investigable(scene, subject)

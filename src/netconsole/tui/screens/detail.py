@@ -65,6 +65,7 @@ class DetailScreen(OverScreen):
         keys = [
             ("", "Esc q", "back"),
             ("investigate", "i", "investigate"),
+            ("run", "x", "run"),
             ("copy", "y", "copy"),
             *others,
             ("knobs", "e", "knobs"),
