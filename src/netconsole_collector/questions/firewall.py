@@ -7,6 +7,7 @@ one has moved: so it is it if packets were dropped meanwhile. `moved`: how many 
 `rules`: how many there are, `uncounted`: how many of them have no counter. `policies`: chains whose policy drops.
 """
 
+import re
 import socket
 import struct
 import subprocess
@@ -29,6 +30,8 @@ _READINGS, _PAUSE_S = 4, 0.25
 _NFT = ("/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft")
 _NFT_S = 1.0
 _MAX_RULE = 200
+_COUNTER = re.compile(r"\bcounter (packets [0-9]+ bytes [0-9]+ )?")
+"""In the text of a rule: what it has counted says nothing of what it does."""
 MAX_RULES = 20000
 
 _Chain = Tuple[int, str, str]
@@ -180,6 +183,6 @@ def _as_text(rule: _Rule) -> Optional[str]:
         for line in run.stdout.decode("utf-8", "backslashreplace").splitlines():
             told, _, handle = line.rpartition(" # handle ")
             if handle.strip() == str(rule.handle) and not told.lstrip().startswith("chain "):
-                return told.strip()[:_MAX_RULE]
+                return _COUNTER.sub("", told.strip())[:_MAX_RULE]
         return None
     return None

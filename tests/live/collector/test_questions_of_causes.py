@@ -156,7 +156,7 @@ table inet shop {{
 @pytest.mark.parametrize(
     ("deny", "policy", "expected"),
     [
-        ("counter drop", "accept", {"chain": "deny", "rule": "counter packets", "remains": False, "moved": 1}),
+        ("counter drop", "accept", {"chain": "deny", "rule": "drop", "remains": False, "moved": 1}),
         ("drop", "accept", {"chain": "deny", "rule": "drop", "remains": True, "moved": 0}),
         ("accept", "drop", {"chain": "in", "is_policy": True, "remains": True, "moved": 0}),
         ("drop", "drop", {"chain": None, "is_policy": False, "remains": False, "moved": 0}),
