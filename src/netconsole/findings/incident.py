@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from netconsole.findings.causes import ANYWHERE
 from netconsole.findings.match import RANK, Evidence, EvidenceKind, Level
 from netconsole.snapshot.document import EvidenceData, ExampleData, IncidentData
 from netconsole.telemetry.example import Example
-from netconsole.telemetry.frames import Label
+from netconsole.telemetry.frames import Label, Scalar
 
 _KINDS: Mapping[EvidenceKind, Literal["table", "histogram", "source"]] = {
     "table": "table",
@@ -76,6 +76,8 @@ class Incident:
     """Of one that is over: the samples of :attr:`past`, four bytes each."""
     example: Example | None = None
     """The latest packet of the row that has counted most of it; None where no row keeps one."""
+    answer: Mapping[str, Scalar | None] = field(default_factory=dict)
+    """What the host answered about its cause."""
 
     @property
     def past(self) -> Sequence[float | None]:
@@ -134,6 +136,7 @@ def _data(one: Incident, same: int | None) -> IncidentData:
         not_measured_since=None if one.blind_since_ns is None else utc(one.blind_since_ns / 1e9),
         same=same,
         example=None if one.example is None else ExampleData.of(one.example),
+        answer=dict(one.answer),
     )
 
 

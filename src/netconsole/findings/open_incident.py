@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 
@@ -123,6 +123,8 @@ class OpenIncident:
     """Nothing of it was ever large enough to be said after one interval."""
     verdict: CauseVerdict | None = None
     """What is known of its cause beyond the general words."""
+    answer: Mapping[str, Scalar | None] = field(default_factory=dict)
+    """What its host has answered."""
     question: HostQuestion | None = None
     """What its host is still to be asked."""
     kept: bytes = b""
@@ -254,7 +256,8 @@ class OpenIncident:
         words.update(self.example.fields if self.example is not None else {})
         if answered is None and (asked := verdicts.question(self.cause, words)) is not None:
             self.question = HostQuestion(lead.probe, lead.name, lead.key, asked.name, asked.arguments)
-        words.update(answered.document if answered is not None else {})
+        self.answer = answered.document if answered is not None else {}
+        words.update(self.answer)
         self.verdict = verdicts.verdict(self.cause, words, is_answered=answered is not None)
 
     def is_told_late(self) -> bool:
@@ -385,6 +388,7 @@ class OpenIncident:
             history=lead.history,
             kept=self.kept,
             example=self.example,
+            answer=self.answer,
             place=dict(self.place),
             still_since_ns=self.last_ns if self.still and not self.ended and blind is None else None,
         )

@@ -213,6 +213,8 @@ class IncidentData(msgspec.Struct, frozen=True):
     """Equal in incidents of one cause at one place: it was there, ended, and came again. Null: not known."""
     example: ExampleData | None = None
     """The latest packet of the row that counted most of it. Null where none is known."""
+    answer: dict[str, SnapshotValue] = {}
+    """What the host answered when it was asked about the cause (docs/design/collector.md#questions)."""
 
     @property
     def mark(self) -> str:

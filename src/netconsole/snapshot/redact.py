@@ -43,6 +43,13 @@ _FIXED = frozenset({
 })  # fmt: skip
 """Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole. Not
 ``action``: that of an escalation has the device and the addresses to which it narrowed."""
+_ANSWERED_DEVICES = ("out_device", "back_device", "most_device", "own_device", "peer", "bridge")
+_ANSWERED_RULES = ("rule", "filter", "xdp", "table", "chain")
+"""Of what a host answered about a cause: names, and texts that people wrote."""
+_USUAL_CHAINS = frozenset({
+    "filter", "nat", "raw", "mangle", "main", "default", "local", "input", "output", "forward", "prerouting",
+    "postrouting",
+})  # fmt: skip
 _PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
 _KERNEL_THREADS = re.compile(
     r"(vhost-\d+|ksoftirqd|kworker|swapper|migration|napi|irq|rcu\w*|kthreadd|idle)\b.*|\?|unknown", re.DOTALL
@@ -68,7 +75,9 @@ _MAYBE_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 """Any text with two colons. The ipaddress library decides what in it is an address."""
 _MAX_IPV6 = 45
 _WORD = re.compile(r"\w")
-PSEUDONYM = re.compile(rf"(?<![^\W_])(?:host|vm|process|device|netns|uuid|mac|ip4|ip6)-[0-9a-f]{{{_DIGITS}}}(?![^\W_])")
+PSEUDONYM = re.compile(
+    rf"(?<![^\W_])(?:host|vm|process|device|netns|rule|uuid|mac|ip4|ip6)-[0-9a-f]{{{_DIGITS}}}(?![^\W_])"
+)
 """What stands for a name or an address in a redacted snapshot."""
 
 
@@ -149,6 +158,7 @@ class Redactor:
             packet = incident.example.fields if incident.example is not None else {}
             for labels in (incident.where, packet, *(proof.labels for proof in incident.evidence)):
                 self._learn_labels(labels, anywhere)
+            self._learn_answer(incident.answer)
         for stage in snapshot.balance or ():
             self._learn_labels({"device": stage.device, "netns": stage.netns}, anywhere)
         for name, probe in snapshot.probes.items():
@@ -173,15 +183,19 @@ class Redactor:
         """The text with pseudonyms for all addresses, and for the names that were learned."""
         known = self._cache.get(text)
         if known is None:
-            known = _UUID.sub(lambda found: self._pseudonym("uuid", found[0]), text)
-            known = _MAC.sub(self._mac, known)
-            known = _MAYBE_IPV6.sub(self._within, known)
-            known = _IPV4.sub(lambda found: self._address(found[0]) or found[0], known)
+            known = self._addresses(text)
             if self._pattern is not None:
                 known = self._pattern.sub(self._named, known)
             if len(self._cache) < _MAX_CACHE:
                 self._cache[text] = known
         return known
+
+    def _addresses(self, text: str) -> str:
+        """The text with pseudonyms for addresses alone."""
+        known = _UUID.sub(lambda found: self._pseudonym("uuid", found[0]), text)
+        known = _MAC.sub(self._mac, known)
+        known = _MAYBE_IPV6.sub(self._within, known)
+        return _IPV4.sub(lambda found: self._address(found[0]) or found[0], known)
 
     def _named(self, found: re.Match[str]) -> str:
         """The pseudonym of a name, in any case. Some letters are equal then, but not when lowered (U+017F is an s)."""
@@ -206,7 +220,7 @@ class Redactor:
             return {
                 name: item
                 if name in _FIXED
-                else (self._any if name in ("labels", "where", "fields") else self._record)(item)
+                else (self._any if name in ("labels", "where", "fields", "answer") else self._record)(item)
                 for name, item in value.items()
             }
         return [self._record(item) for item in value] if isinstance(value, list) else self._any(value)
@@ -247,6 +261,16 @@ class Redactor:
             value = row.get(label)
             if isinstance(value, str):
                 self._learn_process(value)
+
+    def _learn_answer(self, answer: Mapping[str, Any]) -> None:
+        if isinstance(process := answer.get("process"), str):
+            self._learn_process(process)
+        for name in _ANSWERED_DEVICES:
+            if isinstance(device := answer.get(name), str):
+                self._learn_device(device)
+        for name in _ANSWERED_RULES:
+            if isinstance(text := answer.get(name), str) and len(text) > 3 and text.lower() not in _USUAL_CHAINS:
+                self._add("rule", (text, self._addresses(text)))
 
     def _learn_vm(self, name: str) -> None:
         self._add("vm", (name,))

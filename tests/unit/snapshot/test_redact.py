@@ -319,3 +319,29 @@ def test_a_namespace_whose_name_is_a_number_is_redacted_and_an_inode_is_not() ->
     for netns, expected in (("42", "netns-"), ("4026532177", "4026532177")):
         row = with_device("vnet1", "x", netns).probes["kernel_drops"].tables["drops"][0]
         assert str(row["netns"]).startswith(expected)
+
+
+def test_nothing_that_a_host_answered_about_a_cause_is_left() -> None:
+    rule = 'iifname "uplink0" ip saddr 198.51.100.0/24 drop comment "ACME\'s office"'
+    said = f"eth0: nftables: {rule} (table acme-shop, chain in): 300 UDP packets/s refused"
+    told = "eth0: secretd/712 listens at 198.51.100.9 port 80, answers leave by uplink0"
+    document = made_up.document(1, samples=3, drops_per_s=2)
+    document["incidents"] = [
+        {
+            "level": "!",
+            "cause": "firewall-drops",
+            "what": f"{said}; {told}",
+            "commands": ["nft -a list chain inet acme-shop in"],
+            "answer": {
+                "rule": rule,
+                "table": "acme-shop",
+                "chain": "in",
+                "process": "secretd/712",
+                "out_device": "uplink0",
+            },
+        }
+    ]
+    page = encode(Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))).decode()
+    for secret in ("uplink0", "198.51.100", "ACME", "office", "acme-shop", "secretd"):
+        assert secret.lower() not in page.lower(), secret
+    assert "nftables: rule-" in page and "packets/s refused" in page
