@@ -22,7 +22,7 @@ from netconsole.cli.main import run
 from netconsole.far.door import Approach
 from tests.live.collector.test_cleanup import Before
 from tests.support.console_command import COMMAND, UNBOUNDED
-from tests.support.live.network import Namespace, send_udp
+from tests.support.live.network import Namespace, Wire, send_udp
 from tests.support.live.ssh_server import ADDRESS, PROGRAM, SshServer
 
 pytestmark = pytest.mark.starting
@@ -33,6 +33,21 @@ LIMIT_S = 60.0
 COUNT = 500
 ROUND_TRIPS = next(one for one in WORKLOADS if one.name == "tcp_round_trip")
 PORT = 5301
+RULES = f"""
+table inet shop {{
+  chain in {{
+    type filter hook input priority 0; policy accept;
+    udp dport {PORT} drop
+  }}
+}}
+"""
+PACED = """
+import socket, time
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    one.sendto(b"x", ("{target}", {port}))
+    time.sleep(0.01)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +121,26 @@ def test_n_packets_that_are_lost_there_are_n(server: SshServer, tmp_path: Path, 
     assert sum(row["count"] for row in rows if row["netns"] in (lost.name, str(inode), inode)) == COUNT
     assert document["host"]["kernel"] == os.uname().release
     before.assert_nothing_more(server.programs())
+
+
+def test_the_host_is_asked_there_who_is_to_blame(server: SshServer, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        names = [Namespace(), Namespace()]
+        for one in names:
+            stack.callback(one.remove)
+        Wire(*names)
+        names[1].run("nft", "-f", "-", input=RULES)
+        code = PACED.format(target=Wire.ADDRESSES[1], port=PORT)
+        sender = names[0].start(code)
+        stack.callback(sender.wait)
+        stack.callback(sender.kill)
+        path = tmp_path / "one.json"
+        done = snapshot(server, *KERNEL_DROPS, "--netns", names[1].name, "--duration", "6s", "-o", str(path))
+        assert done.returncode == 0, done.stderr
+    (one,) = json.loads(path.read_text())["incidents"]
+    assert f"nftables: udp dport {PORT} drop (table shop, chain in): " in one["what"]
+    assert one["commands"] == [f"ip netns exec {names[1].name} nft -a list chain inet shop in"]
+    assert (one["answer"]["moved"], one["answer"]["remains"]) == (0, False)
 
 
 def test_where_only_the_far_host_has_bcc_it_compiles(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
