@@ -11,6 +11,7 @@ from netconsole_collector.commands import BadCommand
 from netconsole_collector.compile import sent
 from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
+from netconsole_collector.kernel import heap
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.kernel.parent import on_parents_death
 from netconsole_collector.kernel.statistics import StatisticsWindow
@@ -116,6 +117,7 @@ class Collector:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         on_parents_death(signal.SIGCONT)  # a stopped collector would keep its probes for good
         try:
+            heap.one_for_all_threads()
             if not self._is_asked_first:
                 self._send(self._hello())
             while self._why is None:

@@ -9,7 +9,6 @@ from netconsole.base.paths import COLLECTOR, collector_package
 from netconsole.far.about import About
 from netconsole.far.address import Address
 from netconsole.far.compiling import FarCompiler
-from netconsole.far.host import READER
 from netconsole.far.program import Launch
 
 _RUN = (
@@ -42,10 +41,6 @@ class NearHost:
         """See AnyHost."""
         launch = self.launch_of(COLLECTOR)
         return Launch([*launch.command, "--compiled-elsewhere", "--asked-first"])
-
-    def answering(self) -> Launch:
-        """See AnyHost."""
-        return self.launch_of(READER)
 
     def also_close(self, callback: Callable[[], None]) -> None:
         self._closers.append(callback)

@@ -21,8 +21,6 @@ STEP = re.compile(r"^\| `([\w.]+)` \| `([\w./]+)` \|", re.M)
 ROOM = re.compile(r"^\| `(\w+)` \|", re.M)
 WALK = STEP.findall(PAGE)
 SINGLE_IMPORTS = {
-    # The namespace of a run, what finds anything here: some sources are still read by the console.
-    ("session", "sources"), ("session", "profile"), ("sources", "profile"), ("tui", "sources"),
     # A document that holds another one, a step that uses the one before.
     ("snapshot", "ping"), ("run", "calibrate"), ("run", "recording"),
     # Describes this machine where no collector does.

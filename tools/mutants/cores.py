@@ -29,18 +29,17 @@ _CONSOLE = {
     "ping/analysis": "analyze difference echoes joint_clock measure times figures closure losses advice merge",
     "ping/logs": "drops irq kick rtt text",
     "run": "ping_plan ping_places doctor_text",
-    "session": "far_line",
+    "session": "far_line own_cost",
     "host": "machine",
     "probes": "knobs",
     "calibrate": "estimate store summary",
-    "sources": "own_cost",
 }
 _COLLECTOR = {
     "probe": "decode tables histograms config records running device_sets followers checks ledger drop_filter",
     "names": "drop_reasons labels processes vms",
     "types": "kernel_types btf prototypes",
     "kernel": "rings",
-    "sources": "base softnet sockets protocol_counters qdiscs link_state links carrier reader",
+    "sources": "base softnet sockets protocol_counters qdiscs link_state links carrier reader machine",
 }
 CORES = [
     *(f"src/netconsole/{room}/{name}.py" for room, names in _CONSOLE.items() for name in names.split()),

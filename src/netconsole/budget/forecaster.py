@@ -9,7 +9,7 @@ from netconsole.budget import hook_rates
 from netconsole.budget.forecast import Forecast, excess, forecast, times_of
 from netconsole.calibrate import store
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.host import reach
+from netconsole.host import door
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.profile.spending import packets_per_s
@@ -34,7 +34,7 @@ def forecast_now(
 
     Raises Unable when hooks cannot be counted on that host.
     """
-    known = store.known(reach.describe(host) if host.about is not None else None)
+    known = store.known(door.describe(host) if host.about is not None else None)
     measured = hook_rates.measure([manifest for manifest, _ in wanted], host=host)
     made = [
         forecast(manifest, mode, measured, times_of(manifest, mode, known, (running or {}).get(manifest.name)))

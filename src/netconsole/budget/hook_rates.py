@@ -6,18 +6,18 @@ The counting programs are loaded for half a second. Nothing of the probe itself 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate.tool import Tool
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.host.reach import target_of
+from netconsole.host import door
+from netconsole.host.collector_process import Unanswered
 from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.request import ProbeRequest
 from netconsole_collector.kernel.attach import written
-from netconsole_collector.sources.softnet import SOFTNET, parse_softnet
 
 NAME = "hooks"
 MOMENT_S = 0.5
@@ -118,14 +118,7 @@ def measure(manifests: Sequence[Manifest], moment_s: float = MOMENT_S, host: Any
 
 def _packets(host: AnyHost) -> int | None:
     """Packets that the kernel received so far; None where that is not known."""
-    target = target_of(host)
     try:
-        return _processed(parse_softnet(target.read(SOFTNET).decode("ascii")))
-    except (OSError, ValueError):
+        return door.ask(host, "machine", None, door.MachineNow).packets
+    except Unanswered:
         return None
-    finally:
-        target.close()
-
-
-def _processed(rows: Iterable[tuple[int, tuple[int, ...]]]) -> int:
-    return sum(counts[0] for _, counts in rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import Unable
@@ -12,8 +11,7 @@ from netconsole.calibrate import empty
 from netconsole.calibrate.load import METRICS, WORKLOADS, LoadEnds, Workload
 from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.host.machine import busy_and_all_ms
-from netconsole.host.reach import target_of
+from netconsole.host import door
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.request import ProbeRequest
 
@@ -64,13 +62,11 @@ class Outcome:
 
 
 def busy_pct(host: AnyHost = THIS_HOST) -> float:
-    """How busy the whole machine is, in percent of its CPUs. Raises HostLost."""
-    with closing(target_of(host)) as target:
-        before = busy_and_all_ms(target)
-        time.sleep(_LOOK_S)
-        target.begin()
-        busy, all_of_it = (now - then for now, then in zip(busy_and_all_ms(target), before, strict=True))
-    return 100 * busy / max(1, all_of_it)
+    """How busy the whole machine is, in percent of its CPUs. Raises Unanswered."""
+    before = door.ask(host, "machine", None, door.MachineNow)
+    time.sleep(_LOOK_S)
+    after = door.ask(host, "machine", None, door.MachineNow)
+    return 100 * (after.busy_ms - before.busy_ms) / max(1, after.all_ms - before.all_ms)
 
 
 def duration_s(treatments: int, pairs: int, window_s: float) -> float:

@@ -67,7 +67,7 @@ def calibrate(
     # Late: what measures is not needed to say what is wrong with the command line.
     from netconsole.calibrate import plan, store
     from netconsole.calibrate.summary import entry
-    from netconsole.host import reach
+    from netconsole.host import door
 
     needed_s = plan.duration_s(len(treatments), pairs, window_s)
     _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min with two CPUs busy")
@@ -75,7 +75,7 @@ def calibrate(
     with approach(host) as way:
         there = enter(way, manifests)
         outcome = plan.run(treatments, involved, pairs, window_s, _say, force, host=there)
-        of = reach.describe(there)
+        of = door.describe(there)
     found = store.made((entry(one, outcome, manifests, pairs, window_s) for one in outcome.treatments), of)
     _say(f"stored in {safe(store.save(found))}")
     if form == "json":

@@ -124,7 +124,7 @@ def console(
         if sys.stderr.isatty():
             count = things(len(requests), "probes")
             print(f"netconsole: profile {safe(chosen.name, 40)}, {count}; the screen opens next", file=sys.stderr)
-        from netconsole.host import reach
+        from netconsole.host import door
         from netconsole.recording.recorder import Recorder, describe
         from netconsole.run.assembly import live_run
         from netconsole.run.headless import facts
@@ -139,7 +139,7 @@ def console(
         recorder = None
         if record is not None:
             modes = {request.name: request.mode for request in requests}
-            header = describe(chosen, modes, manifests, reach.describe(there))
+            header = describe(chosen, modes, manifests, door.describe(there))
             recorder = Recorder(record, header, chosen.budget)
         with live_run(now, chosen, manifests, later=later, host=there, interval_s=interval_s) as live:
             if recorder is not None:

@@ -100,7 +100,7 @@ def record(
     `netconsole replay` shows it later.
     """
     from netconsole.base.figure import parse_duration
-    from netconsole.host import reach
+    from netconsole.host import door
     from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
     from netconsole.run.assembly import live_run
@@ -122,7 +122,7 @@ def record(
         chosen, requests = located(chosen, requests, there)
         start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
         modes = {request.name: request.mode for request in start.requests}
-        header = describe(chosen, modes, manifests, reach.describe(there), note and note[:MAX_NOTE])
+        header = describe(chosen, modes, manifests, door.describe(there), note and note[:MAX_NOTE])
         recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
         try:
             with live_run(

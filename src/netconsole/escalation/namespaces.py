@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from netconsole.far.host import AnyHost
-from netconsole.host.reach import namespace_inode
+from netconsole.host.door import namespace_inode
 from netconsole.telemetry.frames import Label
 from netconsole_collector.names.netns_labels import is_namespace_inode
 

@@ -19,14 +19,10 @@ from netconsole.far import archive, troubles
 from netconsole.far.about import MAX_FILES_BYTES, About, Sudo
 from netconsole.far.address import Address
 from netconsole.far.compiling import FarCompiler
-from netconsole.far.program import Gone, Launch, ProgramProcess, RunningProgram
-from netconsole.far.shared import SharedProgram
+from netconsole.far.program import Gone, Launch, ProgramProcess
 from netconsole.far.ssh import SshLine
-from netconsole_collector.two_streams import ANSWERS, FRAMES
 
 ABOUT = "netconsole_collector.about"
-ELSEWHERE = "netconsole_collector.elsewhere"
-READER = "netconsole_collector.primitives.server"
 MAX_ABOUT_BYTES = 1 << 20
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python", "python3")
 """The first is the one that may have bcc. The second is that of RHEL 8 where nobody has installed another."""
@@ -53,11 +49,8 @@ class AnyHost(Protocol):
     def collector(self, *arguments: str) -> Launch:
         """How to run a collector there with these arguments. Raises Unable."""
 
-    def measuring(self) -> RunningProgram | Launch:
-        """The collector of a session there, or how to run it. Raises Unable and Gone."""
-
-    def answering(self) -> RunningProgram | Launch:
-        """What answers the questions of sources there (primitives/server.py), likewise."""
+    def measuring(self) -> Launch:
+        """How to run the collector of a session there. On a far host it is asked first. Raises Unable."""
 
     @property
     def about(self) -> About | None:
@@ -89,10 +82,6 @@ class ThisHost:
         """See :class:`AnyHost`."""
         return self.collector()
 
-    def answering(self) -> Launch:
-        """See :class:`AnyHost`."""
-        return self.launch_of(READER)
-
     def launch_of(self, module: str, *arguments: str) -> Launch:
         """See :class:`AnyHost`."""
         return Launch(program_command(module, *arguments))
@@ -117,7 +106,6 @@ class FarHost:
         self._python = PYTHONS[0]
         self._closers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
-        self._running: list[SharedProgram] = []
         self._sudo: Sudo = "root"
         self.about: About | None = None
         self.compiler: FarCompiler | None = None
@@ -181,15 +169,9 @@ class FarHost:
         more = ["--compiled-elsewhere"] if self.compiler is not None else []
         return self.launch_of(COLLECTOR, "--silence-ends", str(archive.SILENCE_S), *more, *arguments)
 
-    def measuring(self) -> RunningProgram | Launch:
+    def measuring(self) -> Launch:
         """See :class:`AnyHost`."""
-        return self.collector("--asked-first") if self.compiler is None else self._stream(FRAMES)
-
-    def answering(self) -> RunningProgram | Launch:
-        """See :class:`AnyHost`."""
-        if self.compiler is None:
-            return self.launch_of(READER, str(archive.SILENCE_S))
-        return self._stream(ANSWERS)
+        return self.collector("--asked-first")
 
     def also_close(self, callback: Callable[[], None]) -> None:
         """See :class:`AnyHost`."""
@@ -199,22 +181,8 @@ class FarHost:
         """See :class:`AnyHost`."""
         while self._closers:
             self._closers.pop()()
-        for shared in self._running:
-            shared.close()
         self._line.close()
         self._password = None
-
-    def _stream(self, number: int) -> RunningProgram:
-        """Of the program that does both, if it has it free; else of a new one."""
-        with self._lock:
-            stream = next(filter(None, (one.take(number) for one in self._running)), None)
-            if stream is None:
-                shared = SharedProgram(self.launch_of(ELSEWHERE, str(archive.SILENCE_S)))
-                self._running = [*(one for one in self._running if not one.program.has_ended), shared]
-                stream = shared.take(number)
-            if stream is None:
-                raise Gone(shared.why())
-            return stream
 
     def _as_root(self) -> str:
         if self._sudo == "root":

@@ -17,7 +17,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from netconsole.far import archive
 
@@ -51,29 +50,6 @@ class Launch:
     def is_far(self) -> bool:
         """Whether it runs on another machine."""
         return self.told is not None
-
-
-class RunningProgram(Protocol):
-    """A program that runs."""
-
-    received_bytes: int
-    """Bytes of its output so far."""
-
-    @property
-    def pid(self) -> int:
-        """The id of the process on this machine."""
-
-    def send(self, line: bytes) -> None:
-        """Queue input without blocking. Raises Gone."""
-
-    def chunks(self, look_s: float | None = None) -> Iterator[bytes]:
-        """Its output as it arrives, until it ends; b"" when nothing has come for ``look_s``."""
-
-    def why(self) -> str:
-        """Why it ended, in one line. Call after chunks()."""
-
-    def close(self) -> None:
-        """End it. Idempotent. Any thread may call this."""
 
 
 class ProgramProcess:
@@ -116,11 +92,6 @@ class ProgramProcess:
         """The id of the process on this machine, which is also the id of its process group."""
         return self._process.pid
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process on this machine has ended."""
-        return self._process.poll() is not None
-
     def send(self, line: bytes) -> None:
         """Queue input without blocking. Raises Gone when the program ended or no longer reads."""
         if self._process.poll() is not None:
@@ -135,7 +106,10 @@ class ProgramProcess:
         self._outbox.put(None)
 
     def chunks(self, look_s: float | None = None, patience_s: float | None = None) -> Iterator[bytes]:
-        """See RunningProgram. It also ends when nothing has come for ``patience_s``."""
+        """Its output as it arrives, until it ends, or nothing has come for ``patience_s``.
+
+        b"" when nothing has come for ``look_s``.
+        """
         stdout = self._process.stdout
         assert stdout is not None
         room = memoryview(bytearray(_READ_BYTES))  # allocated once: many large ones would fragment the heap
@@ -145,8 +119,7 @@ class ProgramProcess:
                     if patience_s is None:
                         yield b""
                         continue
-                    self._complaint = f"{self._what} sent nothing for {patience_s:g} s".encode()
-                    self.kill()
+                    self.give_up(f"{self._what} sent nothing for {patience_s:g} s")
                     return
                 chunk = bytes(room[: os.readv(stdout.fileno(), [room])])
             except (OSError, ValueError):
@@ -160,6 +133,11 @@ class ProgramProcess:
                     return
             if chunk:
                 yield chunk
+
+    def give_up(self, why: str) -> None:
+        """End it at once, for this reason."""
+        self._complaint = why.encode()
+        self.kill()
 
     def kill(self) -> None:
         """End its process group at once."""

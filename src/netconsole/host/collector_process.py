@@ -19,7 +19,7 @@ import msgspec
 
 from netconsole.base.errors import UNREADABLE, HostLost
 from netconsole.base.figure import safe
-from netconsole.far.program import Gone, Launch, ProgramProcess, RunningProgram
+from netconsole.far.program import Gone, Launch, ProgramProcess
 from netconsole.telemetry.frames import MAX_LINE_BYTES, AnyFrame, FrameError, decode
 
 CollectorGone = Gone
@@ -48,16 +48,18 @@ class CollectorProcess:
 
     def __init__(
         self,
-        start: RunningProgram | Launch | Sequence[str],
+        start: Launch | Sequence[str],
         environment: Mapping[str, str] | None = None,
         look_s: float | None = None,
     ) -> None:
-        """``start``: how to start it, or what runs already. ``look_s``: it may be asked, and not answer in time."""
+        """``look_s``: it may be asked, and not answer in time."""
         self.broken_frames = 0
         """How many lines were no frames."""
         self.last_broken: str | None = None
         launch = Launch(start) if isinstance(start, Sequence) else start
-        self._program = ProgramProcess(launch, "the collector", environment) if isinstance(launch, Launch) else launch
+        self._program = ProgramProcess(launch, "the collector", environment)
+        self._is_trusted = not launch.is_far
+        """Whether it has written something that makes sense; if not, a far program is none of ours."""
         self._numbers = itertools.count(_FIRST_QUESTION)
         self._asked: dict[int, Future[object]] = {}
         self._reading = threading.Lock()
@@ -133,9 +135,12 @@ class CollectorProcess:
                     yield None
                     continue
                 try:
-                    yield decode(line)
+                    frame = decode(line)
                 except FrameError as error:
                     self._broken(str(error))
+                else:
+                    self._is_trusted = True
+                    yield frame
             if len(rest) > MAX_LINE_BYTES:
                 if not skipping:
                     self._broken(f"a line of more than {MAX_LINE_BYTES} bytes")
@@ -150,6 +155,7 @@ class CollectorProcess:
         except UNREADABLE as error:
             self._broken(safe(error, 200))
             return
+        self._is_trusted = True
         future = self._asked.get(told.answer)  # without one, nobody waits any more
         if future is None or future.done():
             return
@@ -169,9 +175,10 @@ class CollectorProcess:
 
     def kill(self) -> None:
         """End its process group on this machine at once. A far one ends with its line."""
-        if isinstance(self._program, ProgramProcess):
-            self._program.kill()
+        self._program.kill()
 
     def _broken(self, why: str) -> None:
         self.broken_frames += 1
         self.last_broken = why
+        if not self._is_trusted:
+            self._program.give_up("the host sent what netconsole cannot read")

@@ -18,13 +18,38 @@ from netconsole.base.errors import UNREADABLE, Unable
 from netconsole.base.figure import safe
 from netconsole.far.host import AnyHost
 from netconsole.far.program import Gone
+from netconsole.host import identity
 from netconsole.host.collector_process import CollectorProcess, Unanswered
+from netconsole.telemetry.frames import Host
+from netconsole_collector.names.netns_labels import is_namespace_inode
 from netconsole_collector.questions.known import answer, limit_s, sentence
 
-_LINE_S, _START_S = 10.0, 40.0
+LINE_S, START_S = 10.0, 40.0
 """How long a far host may take beside the question's own time; and how long its program to start there: where there is
 no CPU time left, far longer."""
 _LOOK_S = 0.5
+
+
+class NamespaceInode(msgspec.Struct, frozen=True):
+    """Of a network namespace."""
+
+    inode: int | None
+
+
+class NamespaceNames(msgspec.Struct, frozen=True):
+    """Of a network namespace."""
+
+    names: set[str]
+    is_own: bool
+
+
+class MachineNow(msgspec.Struct, frozen=True):
+    """Times of all CPUs of a host since boot, and packets that its kernel has received; None: not known."""
+
+    busy_ms: int
+    all_ms: int
+    packets: int | None
+
 
 AskedDocument = TypeVar("AskedDocument")
 _lock = threading.Lock()
@@ -46,7 +71,7 @@ def ask(host: AnyHost, question: str, arguments: Mapping[str, object] | None = N
         document = _ask_here(question, arguments or {})
     else:
         process = _of(host)
-        beside_s = _LINE_S if process.received_bytes else _START_S
+        beside_s = LINE_S if process.received_bytes else START_S
         document = process.ask(question, arguments or {}, limit_s(question) + beside_s)
     try:
         return msgspec.convert(document, kind)
@@ -64,6 +89,33 @@ def collector_for_session(host: AnyHost, environment: Mapping[str, str] | None =
             process = _start(host, environment)
         _waiting.discard(process)
         return process
+
+
+def describe(host: AnyHost) -> Host:
+    """Who it is. Empty where it does not answer."""
+    try:
+        return identity.of_answer(ask(host, "host", None, dict[str, str | int]))
+    except Unanswered:
+        return identity.of_answer({})
+
+
+def namespace_inode(host: AnyHost, name: str) -> int | None:
+    """The inode of a network namespace by its name in labels. None where there is none, or the host does not answer."""
+    if is_namespace_inode(name):
+        return int(name)
+    try:
+        return ask(host, "namespace", {"name": name}, NamespaceInode).inode
+    except Unanswered:
+        return None
+
+
+def namespace_names(host: AnyHost, inode: int) -> tuple[set[str], bool]:
+    """What labels call a network namespace: its inode and all its names. And whether it is the collector's own.
+
+    Raises Unanswered.
+    """
+    told = ask(host, "namespace", {"inode": inode}, NamespaceNames)
+    return told.names, told.is_own
 
 
 def _of(host: AnyHost) -> CollectorProcess:

@@ -1,31 +1,28 @@
-"""Describes a host, and finds its network namespaces, CPUs and kernel modules."""
+"""Describes a host, and finds network namespaces and kernel modules of this machine."""
 
 from __future__ import annotations
 
-from netconsole.host.target import Target
+from collections.abc import Mapping
+from pathlib import Path
+
 from netconsole.telemetry.frames import MAX_TEXT, Host
-from netconsole_collector.kernel.cpus import ONLINE, numbers
+from netconsole_collector.host import host
 from netconsole_collector.names.netns_labels import is_namespace_inode
-from netconsole_collector.primitives.here import HERE
 from netconsole_collector.questions.namespace import inode_of
 
-_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
+_MAX_CPUS = 8192
 
 
-def describe(target: Target = HERE) -> Host:
-    """A host, for a session without a collector. What cannot be read is empty."""
-    try:
-        name, kernel, machine = target.nodename()
-    except OSError:
-        name, kernel, machine = "", "", ""
-    return Host(
-        name=_bounded(name),
-        kernel=_bounded(kernel),
-        arch=_bounded(machine),
-        os=_bounded(_system(target)),
-        cpus=len(numbers(_text(target, ONLINE))) or 1,
-        boot_id=_bounded(_text(target, "/proc/sys/kernel/random/boot_id").strip()),
-    )
+def describe() -> Host:
+    """This machine."""
+    return of_answer(host())
+
+
+def of_answer(told: Mapping[str, object]) -> Host:
+    """A host by what it says of itself. What it does not tell is empty."""
+    texts = {name: _bounded(str(told.get(name, ""))) for name in ("name", "kernel", "arch", "os", "boot_id")}
+    cpus = told.get("cpus")
+    return Host(**texts, cpus=cpus if isinstance(cpus, int) and 1 <= cpus <= _MAX_CPUS else 1)
 
 
 def namespace_inode(name: str) -> int | None:
@@ -34,28 +31,11 @@ def namespace_inode(name: str) -> int | None:
     return int(name) if is_namespace_inode(name) else inode_of(name)
 
 
-def shows_module(name: str, target: Target = HERE) -> bool:
+def shows_module(name: str) -> bool:
     """Whether sysfs shows a kernel module: it is loaded, or built in and has parameters."""
-    return target.exists(f"/sys/module/{name}")
-
-
-def _system(target: Target) -> str:
-    """PRETTY_NAME of os-release(5)."""
-    for path in _RELEASES:
-        for line in _text(target, path).splitlines():
-            name, equals, value = line.partition("=")
-            if name == "PRETTY_NAME" and equals:
-                return value.strip().strip("\"'")
-    return "Linux"
+    return Path(f"/sys/module/{name}").exists()
 
 
 def _bounded(text: str) -> str:
     """As a frame takes it, whatever a far host says."""
     return text.encode("utf-8", "replace").decode()[:MAX_TEXT]
-
-
-def _text(target: Target, path: str) -> str:
-    try:
-        return target.read(path).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from netconsole.base.errors import Unable
-from netconsole.host.target import Target
 from netconsole.telemetry.request import ProbeRequest
 from netconsole_collector.primitives.here import HERE
 
@@ -16,10 +15,10 @@ CAP_PERFMON = 38
 CAP_BPF = 39
 
 
-def capabilities(target: Target = HERE) -> int:
-    """The effective capabilities of who reads there (here this process) as a mask; 0 when they cannot be read."""
+def capabilities() -> int:
+    """The effective capabilities of this process as a mask; 0 when they cannot be read."""
     try:
-        lines = target.read(STATUS).decode("ascii", "replace").splitlines()
+        lines = HERE.read(STATUS).decode("ascii", "replace").splitlines()
     except OSError:
         return 0
     for line in lines:
@@ -34,10 +33,10 @@ def may_load(mask: int) -> bool:
     return bool(mask >> CAP_SYS_ADMIN & 1 or has_both)
 
 
-def require(requests: Iterable[ProbeRequest], target: Target = HERE) -> None:
-    """Raises Unable when probes among these need privileges that this process lacks (on a far host: the one there)."""
+def require(requests: Iterable[ProbeRequest]) -> None:
+    """Raises Unable when probes among these need privileges that this process lacks."""
     names = [request.name for request in requests if request.source == "bpf"]
-    if names and not may_load(capabilities(target)):
+    if names and not may_load(capabilities()):
         raise Unable(
             f"not root (CAP_BPF and CAP_PERFMON are needed for {', '.join(names)}): run netconsole with sudo;"
             " netconsole doctor says more"

@@ -13,7 +13,6 @@ from netconsole.probes.meaning import Meaning
 from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole_collector.names.brought import BROUGHT
-from netconsole_collector.sources.known import KNOWN
 
 MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 CODE = "probe.bpf.c"
@@ -324,11 +323,6 @@ class Manifest:
     def code(self) -> str:
         """The text of probe.bpf.c with all that it includes; empty for a probe that is not BPF. Raises BadInput."""
         return includes.read(self.directory / CODE) if self.source == "bpf" else ""
-
-    @property
-    def is_of_collector(self) -> bool:
-        """Whether the collector measures it, and not the console itself."""
-        return self.source == "bpf" or self.source in KNOWN
 
 
 def _label_names(key: Iterable[ColumnSpec]) -> tuple[str, ...]:

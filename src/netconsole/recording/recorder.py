@@ -234,7 +234,6 @@ def describe(
         name: RecordedProbe(manifests[name].version if name in manifests else None, mode)
         for name, mode in modes.items()
     }
-    by_collector = any(manifests[name].is_of_collector for name in modes if name in manifests)
     return Header(
         schema=SCHEMA,
         created=utc(),
@@ -242,7 +241,7 @@ def describe(
         host=host,
         profile=RecordedProfile(profile.name, profile.budget.as_dict()),
         probes=probes,
-        leads="collector" if by_collector else "console",
+        leads="collector",
         note=note,
     )
 

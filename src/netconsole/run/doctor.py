@@ -26,7 +26,7 @@ from netconsole.host import identity
 from netconsole.probes.catalogue import Catalogue, load_all
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.words import probe_state
-from netconsole_collector.doctor import BY_HELPERS, WITHOUT_BPF
+from netconsole_collector.doctor import BY_HELPERS
 from netconsole_collector.types.header_tree import version_code
 
 SCHEMA = "netconsole.doctor/1"
@@ -156,9 +156,7 @@ def examine(
     }
     probes = dict(answer.probes)
     for manifest in manifests.values():
-        if not manifest.is_of_collector:
-            probes[manifest.name] = _try_source(manifest.source, host)
-        elif manifest.name not in probes:
+        if manifest.name not in probes:
             probes[manifest.name] = ProbeResult("unsupported", why or "the collector gave no answer for this probe")
     about = answer.host or msgspec.to_builtins(identity.describe())
     for name, manifest in manifests.items():
@@ -186,8 +184,6 @@ def _ask_collector(manifests: Catalogue, host: AnyHost, progress: DoctorProgress
     """The collector's answer; if there is none, why."""
     commands: dict[str, dict[str, Any]] = {}
     for manifest in manifests.values():
-        if not manifest.is_of_collector:
-            continue
         try:
             command = {"probe": manifest.name, "spec": manifest.raw, "source": manifest.code(),
                        "mode": "summary", "knobs": dict(manifest.knobs)}  # fmt: skip
@@ -271,21 +267,3 @@ def _without_progress(said: bytes, progress: DoctorProgress) -> bytes:
         elif step.trying is not None:
             progress.trying(step.trying)
     return said
-
-
-def _try_source(name: str, host: AnyHost) -> ProbeResult:
-    """Open one of the console's own sources, and close it again."""
-    from netconsole.host.reach import target_of
-    from netconsole.sources.runner import FACTORIES
-    from netconsole_collector.sources.base import SourceError
-
-    target = target_of(host)
-    source = FACTORIES[name](target)
-    try:
-        source.open()
-    except SourceError as error:
-        return ProbeResult(error.state, str(error), error.help)
-    finally:
-        source.close()
-        target.close()
-    return ProbeResult("attached", WITHOUT_BPF)

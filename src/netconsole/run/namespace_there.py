@@ -8,7 +8,7 @@ from dataclasses import replace
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.host import reach
+from netconsole.host import door
 from netconsole.profile.profile import Profile
 from netconsole.telemetry.request import ProbeRequest
 from netconsole_collector.names.netns_labels import is_namespace_inode
@@ -18,7 +18,7 @@ NETNS = "netns"
 
 def inode_there(name: str, host: AnyHost = THIS_HOST) -> int:
     """Of the namespace with this name on a host. Raises BadInput where none has it."""
-    found = reach.namespace_inode(host, name)
+    found = door.namespace_inode(host, name)
     if not found:
         way_out = "see ip netns list there" if host.address is not None else "see ip netns list"
         where = f" on {host.address}" if host.address is not None else ""

@@ -96,13 +96,6 @@ def bound(kernel_cpu_pct: float) -> dict[str, object]:
     return {"command": "bound", "kernel_cpu_pct": kernel_cpu_pct}
 
 
-def done() -> Future[None]:
-    """The answer to a command that had nothing to do."""
-    future: Future[None] = Future()
-    future.set_result(None)
-    return future
-
-
 def refused(why: str) -> Future[None]:
     """The answer to a command that cannot be sent."""
     future: Future[None] = Future()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -40,10 +39,8 @@ class _Sample(NamedTuple):
 class FarLine:
     """The line to one host. Frames arrive in one thread; :meth:`state` may be called in another."""
 
-    def __init__(self, address: Address, received_beside: Callable[[], int] = int) -> None:
-        """``received_beside``: bytes that came over the same line, but not from the collector."""
+    def __init__(self, address: Address) -> None:
         self._address = str(address)
-        self._received_beside = received_beside
         self._lock = threading.Lock()
         self._asked: dict[int, int] = {}
         self._asked_ns = 0
@@ -67,7 +64,7 @@ class FarLine:
         now_ns, wall_ns = time.monotonic_ns(), time.time_ns()
         if isinstance(frame, Hello):  # another boot, perhaps; until the first answer this is as good as it gets
             self._samples.clear()
-            self._carried = (now_ns, process.received_bytes + self._received_beside())
+            self._carried = (now_ns, process.received_bytes)
             self._use(_Sample(now_ns, None, frame.mono_ns - now_ns, frame.wall_ns - wall_ns))
         elif isinstance(frame, Reply) and frame.id in self._asked:
             took_ns = now_ns - self._asked.pop(frame.id)
@@ -102,7 +99,6 @@ class FarLine:
             self._best = min(timed, key=lambda one: one.took_ns or 0) if timed else sample
 
     def _count(self, now_ns: int, received: int) -> None:
-        received += self._received_beside()
         then_ns, before = self._carried
         if now_ns - then_ns >= RATE_OVER_S * 1e9:
             with self._lock:

@@ -1,4 +1,4 @@
-"""Runs a measurement of a host with the collector and the console's own sources. A lost collector is restarted."""
+"""Runs a measurement of a host with the collector. A lost collector is restarted."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ import msgspec
 from netconsole.base.errors import Unable
 from netconsole.far.host import AnyHost, ThisHost
 from netconsole.far.program import Launch
-from netconsole.host import door, identity
+from netconsole.host import door
 from netconsole.host.collector_process import CollectorGone, CollectorProcess
-from netconsole.host.door import collector_for_session
-from netconsole.host.reach import line_of, namespace_names, target_of
+from netconsole.host.door import collector_for_session, namespace_names
 from netconsole.profile.scope import RunScope
 from netconsole.session import commands, compiled_here
 from netconsole.session.asker import CauseAsker
 from netconsole.session.far_line import FarLine
-from netconsole.session.far_reader import FarReader
-from netconsole.sources.runner import FACTORIES, SourceRunner
+from netconsole.session.own_cost import OwnInterval, with_before
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
 from netconsole.telemetry.question import CommandOutput, HostQuestion
@@ -37,6 +35,7 @@ from netconsole.telemetry.state import CostPerCount, State
 
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Waiting times before the first, second, … restart of a lost collector."""
+OWN_COST = "self_cost"
 STEADY_AFTER_INTERVALS = 30
 """When a collector has run this many intervals, its earlier crashes are forgotten."""
 _MAX_PENDING, _MAX_PENDING_BYTES = 20_000, 16 * 1024 * 1024
@@ -79,18 +78,14 @@ class LiveSession:
         ``scope``: what is outside of it, no reader gets.
         """
         self._host = _Command(host) if isinstance(host, Sequence) else host
-        self._reader: FarReader | None = None
-        self._line: FarLine | None = None
-        if self._host.address is not None:
-            self._reader = FarReader(line_of(self._host))
-            self._line = FarLine(self._host.address, self._reader.received_bytes)
+        self._line = None if self._host.address is None else FarLine(self._host.address)
         self._environment = environment
         self._interval_s = interval_s
         self._back_off_s = tuple(back_off_s)
         self._statistics_every_s = statistics_every_s
         self._is_often = is_often
         self._bound_pct = 0.0
-        self._requests = {request.name: request for request in requests if request.source not in FACTORIES}
+        self._requests = {request.name: request for request in requests}
         self._detached: dict[str, str | None] = {}
         """Probes that were unloaded, and why. A restarted collector does not load them."""
         self._state = State()
@@ -110,23 +105,17 @@ class LiveSession:
         self._broken_before = 0
         self._commands = commands.Commands(self._refuse_load)
         self._console_seq = itertools.count(1)
-        self._target = target_of(self._host)
         self.scope = scope
-        names = partial(namespace_names, self._host)
-        self._sources = SourceRunner(requests, interval_s, self._deliver, self._console_seq, self._target, scope, names)
+        self._own = OwnInterval(interval_s, self._add_own_cost, scope, partial(namespace_names, self._host))
         self._asker = CauseAsker(self, self._host)
         self._supervisor = threading.Thread(target=self._supervise, name="session", daemon=True)
         for name, request in self._requests.items():
             self.say(name, _begins(request), request.mode)
 
     def start(self) -> None:
-        """Start the collector, unless no probe needs it, and the sources."""
-        if self._requests:
-            self._supervisor.start()
-        else:
-            self._apply([self._own_hello()])
-            self._phase = "live"
-        self._sources.start()
+        """Start the collector."""
+        self._supervisor.start()
+        self._own.start()
 
     @contextlib.contextmanager
     def view(self) -> Iterator[State]:
@@ -176,8 +165,6 @@ class LiveSession:
     ) -> Future[None]:
         """See :class:`netconsole.telemetry.session.Session`."""
         request = self._requests.get(probe)
-        if request is None and mode is not None and not knobs and self._sources.set_mode(probe, mode):
-            return commands.done()
         if request is None:
             return commands.refused(f"{probe}: this probe has no knobs")
         wanted = _changed(request, mode, knobs)
@@ -207,32 +194,20 @@ class LiveSession:
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
         """See :class:`netconsole.telemetry.session.Expandable`."""
-        if request.source in FACTORIES:
-            self._sources.add(request)
-            return commands.done()
         # Replace the dictionary, because other threads may be iterating over it.
         self._requests = {**self._requests, request.name: request}
         self._detached.pop(request.name, None)
-        if self._supervisor.ident is None:  # nothing needed a collector so far: it loads what is requested
-            self.say(request.name, _begins(request), request.mode)
-            self._supervisor.start()
-            return commands.done()
         if self._process is None and self._phase in ("starting", "live"):  # it is loaded with the others
             self.say(request.name, _begins(request), request.mode)
-            return commands.done()
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
         return self._ask_to_load(request, why)
 
     def read_whole(self) -> threading.Event:
         """See :class:`netconsole.telemetry.session.ReadsWhole`."""
         done = threading.Event()
-        ended = itertools.count(1)
-
-        def has_ended(_: object = None) -> None:
-            if next(ended) == 2:  # the sources here, and those of the collector
-                done.set()
-
-        self._sources.read_whole(has_ended)
-        self._ask({"command": "read_whole"}, None).add_done_callback(has_ended)
+        self._ask({"command": "read_whole"}, None).add_done_callback(lambda _: done.set())
         return done
 
     def sample_often(self, is_often: bool) -> None:
@@ -306,7 +281,7 @@ class LiveSession:
             process = self._process
             if process is not None:
                 process.close()
-        self._sources.close()
+        self._own.close()
         if self._supervisor.is_alive() and self._supervisor is not threading.current_thread():
             self._supervisor.join(1.0)
         self._phase = "ended"
@@ -385,11 +360,11 @@ class LiveSession:
                 self._commands.answer(frame)
             self._tell("status")
             return
+        if isinstance(frame, frames.Table) and frame.probe == OWN_COST and self._line is None:
+            frame = with_before(frame)
         ended = False
         if isinstance(frame, frames.Cost) and frame.probe is None:
             ended = True
-            if self._reader is not None and self._host.compiler is None:
-                frame = self._reader.added_to(frame)
         pending.append(frame)
         if ended or len(pending) >= _MAX_PENDING:
             self._apply(pending)
@@ -433,20 +408,14 @@ class LiveSession:
         request = self._requests.get(frame.probe or "")
         return {} if request is None else request.knobs
 
-    def _deliver(self, batch: list[AnyFrame]) -> None:
-        """Apply frames of the console's own sources."""
-        self._apply(batch)
-        # Panes are drawn when the collector's interval ends. Only without a collector the sources notify by themselves.
-        if not self._requests or self._phase != "live":
+    def _add_own_cost(self, usage: frames.Usage, interval_ns: int) -> None:
+        self._apply([frames.Cost(**self._stamp(), probe=None, interval_ns=interval_ns, usage=usage)])
+        if self._phase != "live":  # else panes are drawn when the collector's interval ends
             self._tell("interval")
 
     def _tell(self, news: News) -> None:
         for callback in self._callbacks:
             callback(news)
-
-    def _own_hello(self) -> frames.Hello:
-        host = identity.describe(self._target)
-        return frames.Hello(**self._stamp(), host=host, collector={}, capabilities={})
 
     def _stamp(self) -> dict[str, Any]:
         """What all frames of the console itself carry."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 import msgspec
 
@@ -32,7 +33,9 @@ def collect(host: AnyHost = THIS_HOST) -> dict[str, FactData]:
 
         return {area: FactData(None, "netconsole", error.strerror) for area in AREAS}
     found = {name: FactData(*fact) for name, fact in told.facts.items()}
-    if told.tc is not None:
+    if told.tc is not None and told.tc.byteorder != sys.byteorder:
+        found[_TC] = FactData(None, "rtnetlink", "the host's processors order bytes otherwise than those here")
+    elif told.tc is not None:
         try:
             found |= tc_facts(told.tc)
         except (ValueError, LookupError, TypeError, struct.error) as error:  # the answer of another host

@@ -25,6 +25,7 @@ _TCMSG = struct.Struct("=BxxxiIII")
 class TcMessages(msgspec.Struct, frozen=True):
     """As the question tells them (netconsole_collector/questions/facts/tc.py): in base64, as the kernel wrote them."""
 
+    byteorder: str
     names: list[tuple[int, str]]
     """Of devices, by number."""
     qdiscs: list[str]

@@ -9,8 +9,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.state import State
 from netconsole_collector.compile.refused import NOT_LOADED
 from netconsole_collector.kernel import attach, modules
-from netconsole_collector.primitives.here import HERE
-from netconsole_collector.sources.base import KernelSource, SourceError
+from netconsole_collector.sources.base import SourceError
 from netconsole_collector.sources.known import KNOWN
 
 LOOK_AGAIN_S = 5.0
@@ -65,12 +64,10 @@ def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest]
 
 def _finds(source: str) -> bool:
     """Whether a source finds on this host what it reads."""
-    from netconsole.sources.runner import FACTORIES
-
-    one = KNOWN[source]() if source in KNOWN else FACTORIES[source](HERE)
+    one = KNOWN[source]()
     try:
         one.open()
-        return not isinstance(one, KernelSource) or one.finds_any()
+        return one.finds_any()
     except SourceError:
         return False
     finally:

@@ -1,6 +1,6 @@
 """This machine, for whoever reads it: every reading is a direct call. Paths begin with "/".
 
-The console's sources know it as a target (netconsole/host/target.py), which may be another machine, too.
+Every method that reads raises OSError, with the kernel's own error number and words.
 """
 
 import os
@@ -13,14 +13,12 @@ from typing import (
     Iterable,
     List,
     Mapping,
-    NamedTuple,
     Optional,
     Sequence,
     Tuple,
     Union,
 )
 
-from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.primitives import ethtool, files
 from netconsole_collector.primitives.exchange import Exchange
 from netconsole_collector.primitives.files import MAX_FILE_BYTES, MAX_NAMES, FileStatus
@@ -32,98 +30,61 @@ HOST_NETNS, NAMED_NETNS = "/proc/1/ns/net", "/run/netns"
 """As netconsole_collector.names.labels names them."""
 
 
-class Moment(NamedTuple):
-    """A moment by CLOCK_MONOTONIC and CLOCK_REALTIME of this machine, and by CLOCK_MONOTONIC of the host. All in ns.
-
-    The first two are related to the far host's clocks by round trips: they are off by half of the shortest, at most.
-    """
-
-    mono_ns: int
-    wall_ns: int
-    there_ns: int
-
-
 class Here:
     """``root``: files are looked for below it. Netlink and ethtool are always this machine's."""
-
-    is_here = True
 
     def __init__(self, root: Any = None) -> None:
         self._root = b"" if root is None else os.fsencode(root)
         self._room: Optional[memoryview] = None
         self._inside_s = 0.0
 
-    def begin(self) -> bool:
-        """Nothing to do."""
-        return False
-
-    def close(self) -> None:
-        """Nothing to do."""
-
-    def apart(self) -> "Here":
-        """It keeps nothing that two threads would share."""
-        return Here(os.fsdecode(self._root) if self._root else None)
-
-    def ahead(self, questions: Iterable[Any]) -> None:
-        """Nothing to do: every reading is quick."""
-
-    def now(self) -> Moment:
-        """See Target."""
-        now_ns = mono_ns()
-        return Moment(now_ns, wall_ns(), now_ns)
-
     def cpu_s(self) -> float:
-        """See Target."""
+        """CPU time of this thread for the readings so far. Its differences tell what readings cost."""
         return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) + self._inside_s
 
-    def nodename(self) -> Tuple[str, str, str]:
-        """See Target."""
-        name = os.uname()
-        return name.nodename, name.release, name.machine
-
     def read(self, path: str, limit: int = MAX_FILE_BYTES, from_end: bool = False) -> bytes:
-        """See Target."""
+        """The first bytes of a file, or the last: ``limit`` at most."""
         return files.read(self._path(path), limit, from_end)
 
     def names(self, path: str, limit: int = MAX_NAMES) -> List[str]:
-        """See Target."""
+        """The entries of a directory, in no order. What is no UTF-8 is as os.fsdecode has it."""
         return [os.fsdecode(name) for name in files.names(self._path(path), limit)]
 
     def below(self, path: str, without: Mapping[str, Sequence[str]], limit: int) -> List[str]:
-        """See Target."""
+        """The files below a directory, relative to it. ``without``: of such directories only these entries."""
         skipped = {os.fsencode(name): tuple(map(os.fsencode, kept)) for name, kept in without.items()}
         return [os.fsdecode(name) for name in files.below(self._path(path), skipped, limit)]
 
     def link(self, path: str) -> str:
-        """See Target."""
+        """The target of a symbolic link."""
         return os.fsdecode(os.readlink(self._path(path)))
 
     def status(self, path: str) -> FileStatus:
-        """See Target."""
+        """Of what the path leads to."""
         return files.status(self._path(path))
 
     def exists(self, path: str) -> bool:
-        """See Target."""
+        """Whether there is such a file or directory. Raises nothing."""
         return os.path.exists(self._path(path))
 
     def inodes(self, name: str) -> Dict[int, int]:
-        """See Target."""
+        """By process id: the inode of a file of each process in /proc, such as ``ns/net``."""
         return files.inodes(self._path("/proc"), os.fsencode(name))
 
     def owners(self, sockets: Collection[int]) -> Dict[int, str]:
-        """See Target."""
+        """Command and process id of the owners of these sockets, by inode."""
         return files.owners(self._path("/proc"), set(sockets))
 
     def netlink(self, protocol: int) -> Netlink:
-        """See Target."""
+        """A socket in the own network namespace."""
         return Netlink(protocol)
 
     def own_namespace(self) -> Inside:
-        """See Target."""
+        """What is open in the own network namespace."""
         return Inside(self._shared_room())
 
     def inside(self, namespaces: Sequence[Tuple[str, int]]) -> List[Any]:
-        """See Target."""
+        """The same in these namespaces, given as path and inode, or the error of each."""
         room = self._shared_room()
         paths = [(self._path(path), inode) for path, inode in namespaces]
         return list(make_inside(paths, lambda: Inside(room)))
@@ -145,20 +106,20 @@ class Here:
             for one in found
         ]
 
-    def settings(self, path: str, inode: int) -> bytes:
-        """See Target."""
+    def settings(self, path: str, inode: int) -> Dict[str, Any]:
+        """How such a namespace is set up (settings.py); "": the own one."""
         return settings_inside(self._path(path) if path else b"", inode)
 
     def watch(self, on_gone: Callable[[], None]) -> Watch:
-        """See Target."""
+        """Calls ``on_gone`` from another thread when the owner of a namespace is gone."""
         return Watch(on_gone, self._root)
 
     def connect(self, path: str, timeout_s: float) -> Exchange:
-        """See Target."""
+        """A connection to a Unix socket."""
         return Exchange(self._path(path), timeout_s)
 
     def ethtool(self, device: str, request: bytes) -> bytes:
-        """See Target."""
+        """See :func:`netconsole_collector.primitives.ethtool.ask`."""
         return ethtool.ask(os.fsencode(device), request)
 
     def _path(self, path: str) -> bytes:

@@ -5,12 +5,11 @@ Only a short-lived thread ever changes its namespace.
 
 import ctypes
 import errno
-import json
 import os
 import socket
 import threading
 import time
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import CHUNK_BYTES
@@ -46,10 +45,6 @@ class Inside:
                 return b"".join(chunks)
             chunks.append(chunk)
             offset += len(chunk)
-
-    def questions(self, kinds: Iterable[Tuple[int, bytes]]) -> Tuple[()]:
-        """What will be asked of it: nothing that is worth knowing before."""
-        return ()
 
     def close(self) -> None:
         """Release the namespace."""
@@ -92,14 +87,14 @@ def read_inside(
     return make_inside(namespaces, contents), spent_s
 
 
-def settings_inside(path: bytes, inode: int) -> bytes:
-    """How a namespace is set up, as JSON; without a path the own one. Raises OSError."""
+def settings_inside(path: bytes, inode: int) -> Dict[str, Any]:
+    """How a namespace is set up; without a path the own one. Raises OSError."""
     from netconsole_collector.primitives.settings import settings  # late: hashlib takes 1.7 MB
 
     (found,) = make_inside([(path, inode)], settings)
     if isinstance(found, OSError):
         raise found
-    return json.dumps(found).encode("ascii")
+    return found
 
 
 def _set_namespace(path: bytes, inode: int) -> None:

@@ -8,7 +8,7 @@ import errno
 import os
 import socket
 import struct
-from typing import Callable, Iterable, Iterator, Optional, Tuple, TypeVar
+from typing import Callable, Iterator, Optional, Tuple, TypeVar
 
 NLM_F_REQUEST = 0x001
 NLM_F_REQUEST_DUMP = 0x301
@@ -82,10 +82,6 @@ class Netlink:
                 if answered == NLMSG_ERROR:
                     _check(body)
                 return body
-
-    def questions(self, dumps: Iterable[Tuple[int, bytes]]) -> Tuple[()]:
-        """Nothing that is worth knowing before."""
-        return ()
 
     def listen(self) -> bool:
         """Take notifications. Returns whether there were any. Raises OSError: ENOBUFS when some were lost."""

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from typing import Deque, Dict, List, Optional, Tuple
 
+from netconsole_collector.kernel import heap
 from netconsole_collector.kernel.clock import mono_ns
 from netconsole_collector.questions.known import BadQuestion, Json, answer, limit_s, sentence
 
@@ -80,6 +81,7 @@ class Asker:
             self._threads -= 1
         self._told.append((number, told))
         self._wake_up()
+        heap.trim()  # facts take some MB for a moment
 
     def _wake_up(self) -> None:
         try:

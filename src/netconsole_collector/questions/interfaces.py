@@ -3,6 +3,7 @@
 from contextlib import ExitStack, closing, suppress
 from typing import Any, Set
 
+from netconsole_collector.primitives.here import Here
 from netconsole_collector.questions.known import Json
 from netconsole_collector.sources.namespace_links import parse_devices
 from netconsole_collector.sources.namespaces import OpenNamespaces
@@ -12,7 +13,7 @@ def answer(arguments: Json) -> Any:
     """A list of names. Raises OSError."""
     found: Set[str] = set()
     with ExitStack() as undone:
-        namespaces: OpenNamespaces[Any] = undone.enter_context(closing(OpenNamespaces(lambda inside: inside)))
+        namespaces: OpenNamespaces[Any] = undone.enter_context(closing(OpenNamespaces(lambda inside: inside, Here())))
         namespaces.open()
         for one in undone.enter_context(namespaces.held()):
             with suppress(OSError):  # it has just gone

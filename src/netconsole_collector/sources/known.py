@@ -15,6 +15,7 @@ def _late(module: str, name: str) -> Callable[[], KernelSource]:
 
 
 KNOWN: Dict[str, Callable[[], KernelSource]] = {
+    "self": _late("machine", "MachineLoad"),
     "links": _late("links", "Links"),
     "nic": _late("nic_counters", "NicCounters"),
     "ovs": _late("ovs.flows", "OvsFlows"),

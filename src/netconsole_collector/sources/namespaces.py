@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Generic, Iterator, List, Optional, Set, TypeVar, Union
 
+from netconsole_collector.kernel.clock import wall_ns
 from netconsole_collector.primitives.here import HERE, NAMED_NETNS
 
 MAX_NAMESPACES = 256
@@ -167,7 +168,7 @@ class OpenNamespaces(Generic[Thing]):
             changed_ns = self._host.status(NAMED_NETNS).changed_ns
         except OSError:
             changed_ns = None
-        is_young = changed_ns is not None and self._host.now().wall_ns - changed_ns < YOUNG_S * 1e9
+        is_young = changed_ns is not None and wall_ns() - changed_ns < YOUNG_S * 1e9
         if changed_ns != self._changed_ns or is_young:
             self._changed_ns = changed_ns
             self._list_names()

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Union
 
+from netconsole_collector.kernel import heap
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
 from netconsole_collector.sources.base import Json, KernelSource, SourceError, SourceReading
 from netconsole_collector.sources.known import KNOWN
@@ -180,6 +181,7 @@ class SourceReader:
             self._sources.append(one)
             self._read_ns[one.probe] = mono_ns()
             self._tell(status(one.probe, "attached", one.mode, {}, asked.command.get("why")))
+        heap.trim()  # of what its import has taken
         self._tell(reply)
 
     def _close(self, probe: str) -> None:

@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from netconsole.base.fact_keys import parts
-from netconsole.host import identity, machine
-from netconsole.host.far_target import FarTarget
-from netconsole.host.reach import line_of
+from netconsole.host import door
 from netconsole.probes.catalogue import shipped
 from netconsole.sources.facts import collect
 from netconsole.telemetry.frames import Row, Table
-from netconsole_collector.primitives import ethtool, exchange, files, inside, netlink
 from tests.live.probes.test_nic_counters import DROP_ALL
 from tests.support.far_host import NearHost
 from tests.support.live.collector_driver import PYTHON, Driver, of
@@ -99,30 +96,6 @@ class Far:
 @pytest.fixture(scope="module")
 def far() -> Iterator[Far]:
     made = Far()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def target(far: Far, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarTarget]:
-    """The far host. Whoever asks this machine meanwhile fails."""
-
-    def refuse(*arguments: object, **named: object) -> None:
-        raise AssertionError(f"this machine was asked: {arguments} {named}")
-
-    for module, names in (
-        (files, ("read", "names", "status", "below", "inodes", "owners")),
-        (netlink, ("Netlink",)),
-        (inside, ("Inside", "make_inside")),
-        (exchange, ("Exchange",)),
-        (ethtool, ("ask",)),
-    ):
-        for name in names:
-            monkeypatch.setattr(module, name, refuse)
-    monkeypatch.setattr("netconsole_collector.primitives.here.Netlink", refuse)
-    monkeypatch.setattr("netconsole_collector.primitives.here.Inside", refuse)
-    monkeypatch.setattr("netconsole_collector.primitives.here.Exchange", refuse)
-    made = FarTarget(line_of(far.host))
     yield made
     made.close()
 
@@ -232,7 +205,7 @@ def test_open_vswitch_is_asked_through_its_far_control_socket(far: Far) -> None:
     assert (process.gauges["answer_ms"] or 0) > 0
 
 
-def test_facts_and_identity_are_those_of_the_far_host(far: Far, target: FarTarget) -> None:
+def test_facts_and_identity_are_those_of_the_far_host(far: Far) -> None:
     found = collect(far.host)
     devices = {where[1] for key in found if (where := parts(key))[0] == "nic"}
     assert devices == {"lo", "fareth", "farpeer"}
@@ -243,7 +216,7 @@ def test_facts_and_identity_are_those_of_the_far_host(far: Far, target: FarTarge
         "inner"
     ]
     assert found["collected_in_ms"].value is not None
-    here = identity.describe(target)
+    here = door.describe(far.host)
     assert here.name == "farhost" and here.boot_id and here.cpus >= 1
-    busy_ms, all_ms = machine.busy_and_all_ms(target)
-    assert 0 < busy_ms < all_ms
+    now = door.ask(far.host, "machine", None, door.MachineNow)
+    assert 0 < now.busy_ms < now.all_ms

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pytest
 
 from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import load_all
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.own_cost import OwnCost
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
 from netconsole_collector.sources.nic_counters import NicCounters
@@ -46,6 +46,12 @@ sys.stdin.read()
 set_xdp(index, -1)
 """
 Result = TypeVar("Result")
+NO_USAGE = frames.Usage(cpu_ns=None, rss_kb=None, pss_kb=None)
+NUMBERS = itertools.count(1)
+
+
+def stamp() -> dict[str, Any]:
+    return {"seq": next(NUMBERS), "mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}
 
 
 class Within(Protocol):
@@ -73,20 +79,20 @@ class Counted:
     """What is counted from now on, and what stands out of it."""
 
     def __init__(self) -> None:
-        self._make, self._source, self._state = FrameMaker(), NicCounters(), State()
+        self._source, self._state = NicCounters(), State()
+        self._before_ns = time.monotonic_ns()
         self._incidents = Incidents(load_all())
         self._source.mode = "details"
         self._source.open()
-        self._state.apply(self._make.status("nic_counters", "attached", "details"))
+        self._state.apply(frames.Status(**stamp(), probe="nic_counters", state="attached", mode="details"))
         self.read()
 
     def read(self) -> None:
         """One interval."""
-        self._make.tick()
-        stamp = {"source": "console", "mono_ns": self._make.mono_ns, "wall_ns": self._make.wall_ns}
-        read = read_of(self._source, self._make.interval_ns)
-        found = [msgspec.structs.replace(one, **stamp) for one in read]
-        for frame in (*found, self._make.cost(OwnCost().usage())):
+        now = stamp()
+        interval_ns, self._before_ns = max(1, now["mono_ns"] - self._before_ns), now["mono_ns"]
+        found = [msgspec.structs.replace(one, **now) for one in read_of(self._source, interval_ns)]
+        for frame in (*found, frames.Cost(**now, interval_ns=interval_ns, usage=NO_USAGE)):
             self._state.apply(frame)
         self.rows = {
             table.name: [row for row in table.rows if row.counts["count"].delta]

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.sources.base import FrameMaker
-from netconsole.sources.own_cost import OwnCost
+from netconsole.session.own_cost import OwnCost
 from netconsole.telemetry import frames
 from netconsole_collector.sources.base import FULL_EVERY
 from netconsole_collector.sources.links import Links
+from netconsole_collector.sources.machine import MachineLoad
 from netconsole_collector.sources.sockets import SocketGroups
 from netconsole_collector.sources.softnet import Softnet
 from tests.support.live.measurement import LIMIT_S
@@ -32,6 +32,7 @@ READ_UNTIL_QDISCS_ARE_READ = """
 import json, sys, time
 from netconsole_collector.sources.base import SourceReading
 from netconsole_collector.sources.links import Links
+from netconsole_collector.sources.machine import MachineLoad
 links = Links()
 links.open()
 def tables():
@@ -383,11 +384,12 @@ def _drain(one: socket.socket) -> int:
 
 def test_own_cost_is_what_the_kernel_says() -> None:
     own = OwnCost()
-    own.open()
     sum(range(2_000_000))
     usage = own.usage()
     assert usage.cpu_ns is not None and usage.cpu_ns > 1_000_000
     assert usage.rss_kb is not None and usage.rss_kb > 5_000
     assert usage.pss_kb is not None and usage.pss_kb <= usage.rss_kb
-    (row,) = own.read(FrameMaker())[0].rows  # type: ignore[union-attr]
+    source = MachineLoad()
+    source.open()
+    (row,) = tables_of(source)[0].rows
     assert row.counts["busy_ms"].delta <= row.counts["all_ms"].delta

@@ -11,7 +11,7 @@ from netconsole.budget import forecaster, hook_rates
 from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate import store
 from netconsole.far.host import THIS_HOST
-from netconsole.host import reach
+from netconsole.host import door
 from netconsole.probes.catalogue import shipped
 from netconsole.telemetry.state import State
 
@@ -63,7 +63,7 @@ def test_a_forecast_takes_the_times_of_now_and_the_rates_of_its_host(
 
     monkeypatch.setattr(hook_rates, "measure", measure)
     monkeypatch.setattr(store, "known", known)
-    monkeypatch.setattr(reach, "describe", lambda one: ("described", one))
+    monkeypatch.setattr(door, "describe", lambda one: ("described", one))
     (program, *_) = DROPS.programs
     times = {"kernel_drops": {program.name: 400.0}}
     made = forecaster.forecast_now([(DROPS, "summary"), (QUEUES, "summary")], times, host)

@@ -12,8 +12,9 @@ import pytest
 from netconsole.budget import hook_rates
 from netconsole.budget.forecast import Hook
 from netconsole.far.host import THIS_HOST
+from netconsole.host import door
+from netconsole.host.collector_process import Unanswered
 from netconsole.probes.catalogue import shipped
-from netconsole_collector.sources.softnet import SOFTNET
 
 SECOND = 1_000_000_000
 BUSY, IDLE = "raw_tracepoint:kfree_skb", "raw_tracepoint:net_dev_queue"
@@ -55,10 +56,6 @@ def test_rates_and_times_are_of_what_was_counted(monkeypatch: pytest.MonkeyPatch
     assert found.packets_per_s == 500.0 and slept == [0.5]
 
 
-def test_packets_are_those_that_all_cpus_have_processed() -> None:
-    assert hook_rates._processed([(0, (5, 90)), (1, (7, 80))]) == 12
-
-
 @pytest.mark.parametrize(("before", "after", "per_s"), [(None, 9, None), (9, None, None), (9, 7, 0.0)])
 def test_packets_that_were_not_counted_at_both_ends_are_not_known(
     monkeypatch: pytest.MonkeyPatch, before: int | None, after: int | None, per_s: float | None
@@ -70,31 +67,14 @@ def test_packets_that_were_not_counted_at_both_ends_are_not_known(
     assert hook_rates.measure([]).packets_per_s == per_s
 
 
-class Files:
-    """In place of a host: what is in its one file."""
+def test_packets_of_a_host_that_does_not_answer_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(*_: object) -> None:
+        raise Unanswered(110, "the host does not answer")
 
-    def __init__(self, text: bytes | None) -> None:
-        self.text, self.is_open = text, True
-
-    def read(self, path: str) -> bytes:
-        assert path == SOFTNET
-        if self.text is None:
-            raise FileNotFoundError
-        return self.text
-
-    def close(self) -> None:
-        self.is_open = False
-
-
-@pytest.mark.parametrize(
-    ("text", "packets"), [(b"10 1 2\n5 0 0\n", 21), (b"zz\n", None), (b"\xff\n", None), (None, None)]
-)
-def test_packets_of_a_host_that_tells_none_are_not_known(
-    monkeypatch: pytest.MonkeyPatch, text: bytes | None, packets: int | None
-) -> None:
-    files = Files(text)
-    monkeypatch.setattr(hook_rates, "target_of", lambda _: files)
-    assert (hook_rates._packets(THIS_HOST), files.is_open) == (packets, False)
+    packets = hook_rates._packets(THIS_HOST)
+    assert packets is not None and packets > 0
+    monkeypatch.setattr(door, "ask", unanswered)
+    assert hook_rates._packets(THIS_HOST) is None
 
 
 def test_a_hook_that_is_not_there_stops_no_other_and_each_has_rows_for_128_cpus() -> None:

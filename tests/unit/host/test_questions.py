@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from netconsole.base.fact_keys import FactData
+from netconsole.far import archive
 from netconsole.far.host import THIS_HOST, FarHost
 from netconsole.far.program import Launch
 from netconsole.host import door
@@ -67,6 +70,40 @@ def test_an_old_python_there_answers_the_same() -> None:
         assert door.ask(old, "namespace", {"name": "host"}) == door.ask(THIS_HOST, "namespace", {"name": "host"})
 
 
+@pytest.mark.parametrize(
+    ("byteorder", "message", "why"),
+    [
+        ("middle", "", "the host's processors order bytes otherwise than those here"),
+        (sys.byteorder, "AAAA", "netconsole cannot read it: "),
+        (sys.byteorder, "no base64", "netconsole cannot read it: "),
+    ],
+)
+def test_messages_of_traffic_control_that_cannot_be_read_are_unknown_facts(
+    far: FarHost, monkeypatch: pytest.MonkeyPatch, byteorder: str, message: str, why: str
+) -> None:
+    messages = {"byteorder": byteorder, "names": [], "qdiscs": [message], "filters": [], "classes": []}
+    told = json.dumps({"facts": {"kernel/release": ["6.1", "uname", None, False]}, "tc": messages})
+    said = f"""print('{{"answer": %d, "document": {told}}}' % json.loads(input())["id"], flush=True)"""
+    code = f"import json; {said}; input()"
+    monkeypatch.setattr(far, "measuring", lambda: Launch([sys.executable, "-c", code]))
+    found = collect(far)
+    assert found["kernel/release"].value == "6.1"
+    assert found["tc"].value is None and str(found["tc"].why).startswith(why)
+
+
+@pytest.mark.parametrize("first", [b"", b'{"id": 1, "command": "clock"}\n'])
+def test_its_collector_ends_by_itself_when_the_line_is_silent(
+    far: FarHost, monkeypatch: pytest.MonkeyPatch, first: bytes
+) -> None:
+    monkeypatch.setattr(archive, "SILENCE_S", 0.2)
+    launch = far.measuring()
+    with subprocess.Popen(launch.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
+        assert running.stdin is not None
+        running.stdin.write(launch.opening + first)
+        running.stdin.flush()
+        running.wait(LIMIT_S)
+
+
 def test_a_host_that_cannot_be_asked_has_unknown_facts(far: FarHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(far, "measuring", lambda: Launch(["/none"]))
     assert {fact.why for fact in collect(far).values()} == {
@@ -119,8 +156,8 @@ def test_a_program_that_does_not_answer_is_one_sentence(
     far: FarHost, monkeypatch: pytest.MonkeyPatch, code: str, why: str
 ) -> None:
     monkeypatch.setattr(door, "_LOOK_S", 0.01)
-    monkeypatch.setattr(door, "_LINE_S", 0.1)
-    monkeypatch.setattr(door, "_START_S", 0.1)
+    monkeypatch.setattr(door, "LINE_S", 0.1)
+    monkeypatch.setattr(door, "START_S", 0.1)
     monkeypatch.setitem(known.KNOWN, "interfaces", 0.1)
     monkeypatch.setattr(far, "measuring", lambda: Launch([sys.executable, "-I", "-c", f"import sys; {code}"]))
     with pytest.raises(Unanswered, match=why):

@@ -8,7 +8,7 @@ import pytest
 
 from netconsole.base.errors import BadInput
 from netconsole.cli.options import choose
-from netconsole.host import reach
+from netconsole.host import door
 from netconsole.profile.scope import scope_of
 from netconsole.run.namespace_there import inode_there, located
 from tests.support.local_line import host
@@ -19,7 +19,7 @@ INODE = 4026532007
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A far host with one named namespace."""
-    monkeypatch.setattr(reach, "namespace_inode", lambda _, name: INODE if name == "blue" else None)
+    monkeypatch.setattr(door, "namespace_inode", lambda _, name: INODE if name == "blue" else None)
     return host()
 
 
@@ -42,7 +42,7 @@ def test_a_name_that_nothing_has_there_is_one_line(there: Any) -> None:
 @pytest.mark.parametrize("filters", [{"netns": str(INODE)}, {"port": "53"}])
 def test_an_inode_is_not_asked_for(filters: dict[str, str | int], there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, chosen, requests = choose("drops", None, "hv", filters)
-    monkeypatch.delattr(reach, "namespace_inode")
+    monkeypatch.delattr(door, "namespace_inode")
     assert located(chosen, requests, there) == (chosen, requests)
 
 

@@ -123,16 +123,6 @@ def test_what_is_carried_is_bytes_per_second(clocks: Clocks) -> None:
     assert line.state().bytes_per_s == 500.0, "3000 bytes more in 6 s"
 
 
-def test_what_comes_beside_the_collector_is_carried_too(clocks: Clocks) -> None:
-    beside = iter([500, 500, 3000])
-    line = FarLine(Address("hv"), lambda: next(beside))
-    line.arrived(sent(frames.Hello, clocks.mono_ns), process(clocks))
-    clocks.mono_ns += 5 * S
-    clocks.received_bytes = 10_000
-    line.arrived(sent(frames.Reply, clocks.mono_ns), process(clocks))
-    assert line.state().bytes_per_s == 2500.0
-
-
 def test_clocks_that_make_no_sense_give_times_that_a_frame_has_room_for(clocks: Clocks) -> None:
     line = FarLine(Address("hv"))
     host = frames.Host(name="hv", kernel="6.1", arch="x86_64", os="", cpus=1, boot_id="")

@@ -3,7 +3,6 @@
 All these facts are volatile. A comparison uses them to name rows, and to tell a new namespace from an idle one.
 """
 
-import json
 from typing import Any, Dict, Optional
 
 from netconsole_collector.names.fact_keys import key
@@ -68,10 +67,9 @@ def settings(facts: Facts) -> None:
     listed = sorted(found.items())[:_MAX_SETTINGS]
     for inode, (name, path) in listed:
         try:
-            _settings(facts, name, json.loads(facts.host.settings(path, inode)), name == "host")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            why = reason(error) if isinstance(error, OSError) else "not an answer that makes sense"
-            facts.unknown(key("namespace", name), "setns", why)
+            _settings(facts, name, facts.host.settings(path, inode), name == "host")
+        except OSError as error:
+            facts.unknown(key("namespace", name), "setns", reason(error))
     if len(found) > len(listed):
         facts.unknown("namespace", _OF_PROCESSES, f"only the first {_MAX_SETTINGS} namespaces are read")
 

@@ -6,6 +6,7 @@ The console decodes them (src/netconsole/sources/tc_facts.py). Statistics are le
 import base64
 import socket
 import struct
+import sys
 from typing import Any, Dict, List, Tuple
 
 from netconsole_collector.primitives.netlink import Netlink, attributes
@@ -54,6 +55,7 @@ def collect(facts: Facts) -> None:
         facts.unknown("tc", _SOURCE, "more than {} MB of queueing disciplines and filters".format(MAX_BYTES >> 20))
         return
     facts.messages = {
+        "byteorder": sys.byteorder,
         "names": sorted(names.items()),
         "qdiscs": [message for _, _, _, message in qdiscs],
         "filters": filters,

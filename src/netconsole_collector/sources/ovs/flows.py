@@ -53,6 +53,7 @@ PORT_COUNTS = (
 VSWITCHD_COUNTS = ("flow_puts", "flow_deletes", "executed")
 _MAX_FIELD = 256
 _NAME = "ovs_flows"
+_NO_DATAPATH = "the kernel module has no datapath any more"
 
 _Gauges = Dict[str, Union[int, float, None]]
 
@@ -64,7 +65,8 @@ class OvsFlows(KernelSource):
         self._host = host
         self._vswitchd = Vswitchd(directories() if where is None else where, host)
         self._netlink: Optional[OvsNetlink] = None
-        self._no_kernel: Optional[OSError] = None
+        self._no_kernel = _NO_DATAPATH
+        self._lacks_kernel = False
         self._look_in = 0
         self._kernel_rows = RowMaker((*LOOKUPS, *MASKS), MAX_DATAPATHS)
         self._userspace_rows = RowMaker(LOOKUPS, MAX_DATAPATHS, is_set_back=True)
@@ -131,17 +133,16 @@ class OvsFlows(KernelSource):
             try:
                 self._netlink = OvsNetlink(self._host)
             except OSError as error:
-                self._no_kernel = error
+                # Not the error itself: it keeps what it went through, 256 kB of it.
+                self._no_kernel = error.strerror or str(error)
+                self._lacks_kernel = isinstance(error, FileNotFoundError)
         try:
             return self._vswitchd.read(), ""
         except UnixctlError as error:
             if self._netlink is None and self._vswitchd.pid is None and self._vswitchd.ended is None:
-                kernel = self._no_kernel
-                lacks = kernel.strerror if kernel else "the kernel module has no datapath any more"
-                why = "no Open vSwitch here: {}, and {}".format(lacks, error)
+                why = "no Open vSwitch here: {}, and {}".format(self._no_kernel, error)
                 way_out = "OVS_RUNDIR names another directory of ovs-vswitchd's sockets"
-                is_absent = isinstance(kernel, FileNotFoundError)
-                raise SourceError(why, way_out, "unsupported" if is_absent else "failed") from None
+                raise SourceError(why, way_out, "unsupported" if self._lacks_kernel else "failed") from None
             return None, str(error)
 
     def _lose_netlink(self) -> None:

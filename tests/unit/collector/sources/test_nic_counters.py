@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from netconsole.base.readers import read_toml
-from netconsole.host.target import NetlinkSocket
 from netconsole.telemetry.frames import Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources import nic_counters as nic
@@ -102,7 +101,7 @@ class Machine(Here):
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     one = Machine()
 
-    def fill(table: LinkTable, _netlink: NetlinkSocket) -> None:
+    def fill(table: LinkTable, _netlink: object) -> None:
         for index, name in enumerate([*one.devices, "lo"]):
             table.links[index] = Link(index, name, "", b"", True, True, 0, 0)
 
