@@ -251,11 +251,12 @@ class OpenIncident:
             return
         rows = [one for one in self.evidence if one.kind == "table" and one.probe in state.probes]
         answers = (state.probes[one.probe].answer(one.name, one.key) for one in rows)
-        answered = next((one for one in answers if one is not None), None)
+        # What was answered about an incident before it says nothing of this one.
+        answered = next((one for one in answers if one is not None and one.at_ns >= self.since_ns), None)
         words: dict[str, Scalar | None] = {**self.lead.labels}
         words.update(self.example.fields if self.example is not None else {})
         if answered is None and (asked := verdicts.question(self.cause, words)) is not None:
-            self.question = HostQuestion(lead.probe, lead.name, lead.key, asked.name, asked.arguments)
+            self.question = HostQuestion(lead.probe, lead.name, lead.key, asked.name, asked.arguments, self.number)
         self.answer = answered.document if answered is not None else {}
         words.update(self.answer)
         self.verdict = verdicts.verdict(self.cause, words, is_answered=answered is not None)

@@ -57,7 +57,7 @@ class CauseAsker:
     def ask(self, questions: Iterable[HostQuestion]) -> None:
         """Those that were not asked before."""
         for one in questions:
-            name = (one.probe, one.table, one.key, one.name)
+            name = (one.incident, one.probe, one.table, one.key, one.name)
             if name in self._known or not self._may_ask():
                 continue
             self._known.add(name)

@@ -26,3 +26,5 @@ class HostQuestion(NamedTuple):
     key: RowKey
     name: str
     arguments: Mapping[str, Scalar]
+    incident: int = 0
+    """Of which incident it is: the next one of the same row asks again."""

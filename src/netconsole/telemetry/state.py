@@ -101,6 +101,8 @@ class Answered(Saved):
     question: Name
     document: Annotated[dict[Name, Text | Int | float | bool | None], Meta(max_length=32)]
     error: Sentence | None = None
+    at_ns: Int = 0
+    """When (wall clock)."""
 
     @property
     def key(self) -> tuple[str, RowKey]:
@@ -284,7 +286,7 @@ class ProbeState(Saved):
                 self.events_shed += self._arrived_now > MAX_EVENTS
                 self.events.append(frame)
             case frames.Answer():
-                told = Answered(frame.table, frame.labels, frame.question, frame.document, frame.error)
+                told = Answered(frame.table, frame.labels, frame.question, frame.document, frame.error, frame.wall_ns)
                 self._answers.by_key.pop(told.key, None)
                 self._answers.by_key[told.key] = told
                 while len(self._answers.by_key) > MAX_ANSWERS:

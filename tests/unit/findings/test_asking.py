@@ -1,0 +1,111 @@
+"""What is asked about an incident, what is said once the host has answered, and that the next incident asks again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
+from netconsole.probes import catalogue
+from netconsole.telemetry import frames
+from netconsole.telemetry.frames import Count, Label, Row, Scalar
+from netconsole.telemetry.question import CommandOutput, HostQuestion
+from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import row_key
+from tests.unit.telemetry.test_state import SECOND, Stream
+
+LABELS: dict[str, Label] = {
+    "netns": "blue", "device": "vB", "reason": "IP_INADDRERRORS", "location": "ip_error", "protocol": "UDP",
+    "ethertype": "IPv4", "class": "suspicious",
+}  # fmt: skip
+PACKET: dict[str, Label] = {"source": "192.0.2.1", "target": "198.51.100.7"}
+GENERAL = "they are for another host, and forwarding is off"
+KNOWN = "they are for 198.51.100.7, and forwarding is off here"
+OFF: dict[str, Scalar | None] = {"forwarding_all": 0, "is_own": False}
+
+
+class Host:
+    """One row of drops, the questions about it, and what was answered."""
+
+    def __init__(self) -> None:
+        self.incidents, self.stream, self.total = (
+            Incidents({"kernel_drops": catalogue.shipped("kernel_drops")}),
+            Stream(State()),
+            0,
+        )
+        self.asked: list[HostQuestion] = []
+        self.stream.hello()
+        self.stream.state.apply(frames.Status(**self.stream.stamp("kernel_drops"), state="attached", mode="summary"))
+
+    def ask_why(self, questions: Iterable[HostQuestion]) -> None:
+        self.asked += [one for one in questions if one not in self.asked]
+
+    def run_command(self, netns: str, command: str) -> CommandOutput:
+        raise NotImplementedError
+
+    def pass_seconds(self, count: int, dropped: int = 0, packet: dict[str, Label] | None = None) -> list[Incident]:
+        listed: list[Incident] = []
+        for _ in range(count):
+            self.total += dropped
+            counts = {"count": Count(delta=dropped, total=self.total)}
+            example: dict[str, Label] = {**packet, "mono_ns": self.stream.mono_ns} if packet is not None else {}
+            rows = [Row(labels=LABELS, counts=counts, example=example)] if dropped else []
+            stamp = self.stream.stamp("kernel_drops")
+            self.stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=rows))
+            self.stream.end()
+            listed = self.incidents.update(self.stream.state)
+            self.incidents.look_into(self)
+        return listed
+
+    def answer(self, **document: Scalar | None) -> None:
+        stamp = {**self.stream.stamp("kernel_drops"), "source": "console"}
+        self.stream.state.apply(
+            frames.Answer(**stamp, table="drops", labels=LABELS, question="route", document=document)
+        )
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+def test_nobody_is_asked_while_nothing_is_wrong_or_the_packet_is_not_known(host: Host) -> None:
+    host.pass_seconds(3)
+    (one,) = host.pass_seconds(2, 300)
+    assert GENERAL in one.sentence and host.asked == []
+
+
+def test_what_the_host_answers_replaces_the_general_words_and_commands(host: Host) -> None:
+    (before,) = host.pass_seconds(2, 300, PACKET)
+    assert GENERAL in before.sentence
+    (asked,) = host.asked
+    assert (asked.name, asked.key) == ("route", row_key(LABELS))
+    assert asked.arguments == {"netns": "blue", "device": "vB", **PACKET}
+    host.answer(**OFF)
+    (after,) = host.pass_seconds(1, 300, {**PACKET, "target": "203.0.113.9"})
+    assert KNOWN in after.sentence or "203.0.113.9" in after.sentence
+    assert after.answer == OFF and after.commands[0] == "ip netns exec blue sysctl net.ipv4.ip_forward"
+    (later,) = host.pass_seconds(3, 300, {**PACKET, "target": "198.51.100.99"})
+    assert later.sentence.split(": ")[1] == after.sentence.split(": ")[1], "it does not change with each packet"
+    assert len(host.asked) == 1
+
+
+def test_an_answer_that_explains_nothing_changes_nothing(host: Host) -> None:
+    host.pass_seconds(2, 300, PACKET)
+    host.answer(forwarding_all=1, forwarding=1, is_own=False)
+    (one,) = host.pass_seconds(2, 300, PACKET)
+    assert GENERAL in one.sentence and len(host.asked) == 1
+
+
+def test_the_next_incident_of_a_row_asks_again(host: Host) -> None:
+    host.pass_seconds(2, 300, PACKET)
+    host.answer(**OFF)
+    (first,) = host.pass_seconds(1, 300, PACKET)
+    assert KNOWN in first.sentence
+    host.pass_seconds(10)
+    host.pass_seconds(2, 300, PACKET)
+    newest = list(host.incidents.log)[-1]
+    assert newest.number != first.number and GENERAL in newest.sentence, "what was answered then says nothing of now"
+    assert len(host.asked) == 2
