@@ -20,7 +20,7 @@ LIMIT_S = 8.0
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _CHANGES = frozenset(
     "a add append associate attach change create d del delete detach edit exec f flush insert load mod-flows new p pin"
-    " purge r rename replace reset restore s set start stop update w x z".split()
+    " monitor purge r rename replace reset restore s set snoop start stop tracelog update w x z".split()
 )
 """Words by which these programs change something."""
 _OPTIONS: Dict[str, FrozenSet[str]] = {
