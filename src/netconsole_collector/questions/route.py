@@ -5,6 +5,7 @@ address here. `refusal`, `prefix`, `table`: a route that refuses it. `out_device
 `out_mtu`: the way that it takes; `back_device` and the like: the way to its source. What is not known is null.
 """
 
+import errno
 import socket
 from typing import Any, Optional
 
@@ -27,13 +28,24 @@ def _looked_up(device: str, target: str, source: str) -> Json:
     with RouteSocket() as routes:
         link = routes.link(device)
         found = _settings(name, device) if link is not None else {}
-        refusing = routes.refusing_route(target)
+        refusing = routes.refusing_route(target) if _is_refused(routes, target, link) else None
         found.update(zip(("refusal", "prefix", "table"), refusing or (None, None, None)))
         own = routes.own_addresses(family)
         found["is_own"] = target in own
         found.update(_way(routes, "out_", target, source, link))
         found.update(_way(routes, "back_", source, "", None))
     return found
+
+
+def _is_refused(routes: RouteSocket, target: str, link: Optional[Interface]) -> bool:
+    """Whether a route may refuse it: then the kernel says so by another error than where it has no route at all."""
+    numbers = set()
+    for device in {0, link.number if link is not None else 0}:
+        try:
+            routes.route(target, "", device)
+        except OSError as error:
+            numbers.add(error.errno)
+    return not numbers <= {errno.ENETUNREACH}
 
 
 def _settings(family: str, device: str) -> Json:

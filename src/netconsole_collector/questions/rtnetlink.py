@@ -12,8 +12,8 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.sources.netlink_messages import attribute
 
-MAX_MESSAGES = 50000
-"""Of one dump. What is behind them is not looked at."""
+MAX_MESSAGES = 20000
+"""Of one dump: 0.1 s of CPU. What is behind them is not looked at."""
 _GET_LINK, _GET_ADDRESS, _GET_ROUTE, _GET_NEIGHBOUR = 18, 22, 26, 30
 _GET_NAMESPACE, _NAMESPACE_NUMBER, _NAMESPACE_OPEN = 90, 1, 3  # NETNSA_NSID, NETNSA_FD
 _LINK = struct.Struct("=BxHiII")
@@ -113,8 +113,11 @@ class RouteSocket:
     def dump(self, kind: int, request: bytes) -> Iterator[bytes]:
         """The bodies of what answers, at most MAX_MESSAGES. Raises OSError."""
         for count, body in enumerate(self._netlink.dump(kind, request)):
-            if count < MAX_MESSAGES:  # the rest is read to its end, or the next question would get it
-                yield bytes(body)
+            if count >= MAX_MESSAGES:
+                self._netlink.close()  # with all that it would still get
+                self._netlink = Netlink(socket.NETLINK_ROUTE)
+                return
+            yield bytes(body)
 
     def link(self, name: str) -> Optional[Interface]:
         """A device by its name; None where there is none. Raises OSError."""

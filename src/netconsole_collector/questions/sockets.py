@@ -19,7 +19,7 @@ _REQUEST = struct.Struct("=BBBxI48x")
 _SOCKET = struct.Struct("=BBxx2s2s16s16s4x8x4xII4xI")
 _CONNECTED = 0xFFF & ~(1 << TCP_LISTEN) & ~(1 << TCP_CLOSE) & ~(1 << 6)
 """All states but these and TIME-WAIT, which has no reader."""
-MAX_SOCKETS = 200000
+MAX_SOCKETS = 20000
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
 
@@ -97,8 +97,9 @@ def _sockets(protocol: int, states: int) -> Iterator[WaitingSocket]:
         for family in (socket.AF_INET, socket.AF_INET6):
             request = _REQUEST.pack(family, protocol, 0, states)
             for count, body in enumerate(netlink.dump(SOCK_DIAG_BY_FAMILY, request)):
-                if count < MAX_SOCKETS:
-                    yield _found(bytes(body))
+                if count >= MAX_SOCKETS:
+                    return
+                yield _found(bytes(body))
     finally:
         netlink.close()
 
