@@ -23,8 +23,11 @@ MAX_A_MINUTE = 120
 MAX_THREADS = 4
 _INTERVAL_S = 3.0
 """How long the next interval may take to come."""
-REMAINS, WENT_ON = "remains", "went_on"
-"""In an answer: what it names is what is left over. That holds if more was lost meanwhile, which is added."""
+REMAINS, COUNTED_PER_S, WENT_ON = "remains", "counted_per_s", "went_on"
+"""In an answer: what it names is what is left over. That holds if more was lost meanwhile, which is added; and of what
+has counted itself, if it was not much more than that."""
+_MUCH_MORE = 2.0
+"""So many times as much, seen in intervals that are not the same."""
 
 
 class Told(Protocol):
@@ -92,8 +95,18 @@ class CauseAsker:
             if document.get(REMAINS):
                 self._interval.clear()
                 self._interval.wait(_INTERVAL_S)
-                document = {**document, WENT_ON: self._counted(one) > before}
+                document = {**document, WENT_ON: self._counted(one) > before and self._is_enough(one, document)}
             self._session.say_answer(one, document)
+
+    def _is_enough(self, one: HostQuestion, document: Mapping[str, Scalar | None]) -> bool:
+        """Whether what the answer names has itself counted about as much as is lost, if it counts at all."""
+        counted_per_s = document.get(COUNTED_PER_S)
+        if not isinstance(counted_per_s, (int, float)) or not counted_per_s:
+            return True
+        with self._session.view() as state:
+            row = state.row(one.probe, one.table, one.key)
+            lost_per_s = sum(count.per_s or 0.0 for count in row.counts.values()) if row is not None else 0.0
+        return lost_per_s <= _MUCH_MORE * counted_per_s
 
     def _counted(self, one: HostQuestion) -> int:
         with self._session.view() as state:

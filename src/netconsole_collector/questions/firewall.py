@@ -1,9 +1,11 @@
 """Question `firewall`: which rule or policy of nftables drops at a hook: the one whose counter moves.
 
-All chains that begin at the hook are looked at, and those that they jump to, twice within a second.
+All chains that begin at the hook are looked at, and those that they jump to, twice within a second. Rules that a packet
+like the latest one cannot match are left out (`rule_match.py`).
 `family`, `table`, `chain`, `handle`, `rule`: of the rule that dropped (`rule` as nft writes it, null without nft).
-`is_policy`: it is the policy of the chain. `remains`: it is the only one that has no counter, and no counter of another
-one has moved: so it is it if packets were dropped meanwhile. `moved`: how many rules that drop have counted meanwhile.
+`is_policy`: it is the policy of the chain. `remains`: it is not proved yet. Either it alone has no counter, and no
+counter has moved: so it is it if packets were dropped meanwhile. Or its counter moved, by `counted_per_s`, and others
+may have dropped, too: so it is it if not many more were lost. `moved`: how many rules that drop have counted meanwhile.
 `rules`: how many there are, `uncounted`: how many of them have no counter. `policies`: chains whose policy drops.
 """
 
@@ -16,6 +18,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, 
 
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json
+from netconsole_collector.questions.rule_match import Packet, RuleMatch, packet_of
 from netconsole_collector.questions.within import within
 
 NETLINK_NETFILTER = 12
@@ -45,36 +48,44 @@ class _Base(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """``packets``: None without a counter."""
+    """``packets``: None without a counter of what it drops. ``jumps_by_map``: to chains that its map names."""
 
     chain: _Chain
     handle: int
     drops: bool
     jumps: Tuple[str, ...]
+    jumps_by_map: bool
     packets: Optional[int]
 
 
 def answer(arguments: Json) -> Any:
-    """Of packets of ``protocol`` (IPv4, IPv6) at ``hook``, at ``device`` where that matters."""
+    """Of packets of ``protocol`` (IPv4, IPv6) at ``hook``, at ``device`` where that matters.
+
+    ``transport``, ``source``, ``target``, ``source_port``, ``target_port``: of one of them, as far as they are known.
+    """
     hook, protocol, device = (str(arguments.get(name, "")) for name in ("hook", "protocol", "device"))
     wanted = [one for one in HOOKS if one in hook.split()]  # "prerouting or input": the kernel does not tell them apart
     if not wanted:
         raise BadQuestion("hook: expected one or more of {}".format(", ".join(HOOKS)))
-    return within(arguments, lambda: _looked_up(wanted, _OF_PROTOCOL.get(protocol, (1, 2, 10)), device))
+    packet = packet_of(arguments)
+    return within(arguments, lambda: _looked_up(wanted, _OF_PROTOCOL.get(protocol, (1, 2, 10)), device, packet))
 
 
-def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str) -> Json:
+def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet: Packet) -> Json:
     netlink = Netlink(NETLINK_NETFILTER)
     try:
-        reached, policies = _reached(netlink, {HOOKS[one] for one in hooks}, families, device)
-        before = {(one.chain, one.handle): one for one in _dropping(netlink, reached)}
+        reached, policies = _reached(netlink, {HOOKS[one] for one in hooks}, families, device, packet)
+        before = {(one.chain, one.handle): one for one in _dropping(netlink, reached, packet)}
+        unlike = len(_dropping(netlink, reached, {})) - len(before)
+        began = time.monotonic()
         moved: List[_Rule] = []
         for _ in range(_READINGS):
             time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
-            now = _dropping(netlink, reached)
-            moved = [one for one in now if _has_moved(before.get((one.chain, one.handle)), one)]
+            now = _dropping(netlink, reached, packet)
+            moved = [one for one in now if _counted(before, one)]
             if moved:
                 break
+        seconds = time.monotonic() - began
     finally:
         netlink.close()
     uncounted = [one for one in before.values() if one.packets is None]
@@ -82,7 +93,10 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str) -> Json
     found.update(dict.fromkeys(("family", "table", "chain", "handle", "rule")), is_policy=False)
     silent: List[Union[_Rule, _Chain]] = [*uncounted, *policies]  # no counter of theirs could have moved
     one = moved[0] if len(moved) == 1 else silent[0] if not moved and len(silent) == 1 else None
-    found["remains"] = not moved and one is not None and len(before) + len(policies) > 1
+    others = len(silent) + unlike if moved else len(before) + len(policies) - 1
+    found.update(
+        remains=one is not None and others > 0, counted_per_s=_counted(before, moved[0]) / seconds if moved else 0
+    )
     if isinstance(one, _Rule):
         found.update(_where(one.chain), handle=one.handle, rule=_as_text(one))
     elif one is not None:
@@ -94,12 +108,14 @@ def _where(chain: _Chain) -> Json:
     return {"family": FAMILIES.get(chain[0], str(chain[0])), "table": chain[1], "chain": chain[2]}
 
 
-def _has_moved(before: Optional[_Rule], now: _Rule) -> bool:
-    return now.packets is not None and (before is None or before.packets is None or now.packets > before.packets)
+def _counted(before: Dict[Tuple[_Chain, int], _Rule], now: _Rule) -> int:
+    """What a rule has counted since the first reading."""
+    known = before.get((now.chain, now.handle))
+    return max(0, (now.packets or 0) - ((known.packets or 0) if known is not None else 0))
 
 
 def _reached(
-    netlink: Netlink, hooks: Set[int], families: Tuple[int, ...], device: str
+    netlink: Netlink, hooks: Set[int], families: Tuple[int, ...], device: str, packet: Packet
 ) -> Tuple[Set[_Chain], List[_Chain]]:
     """The chains that packets at these hooks may come through, and those of them whose policy drops."""
     bases = {
@@ -107,8 +123,11 @@ def _reached(
         if (chain[0] in families and base.hook in hooks) or (chain[0] in (5, 7) and base.device in ("", device))
     }  # fmt: skip
     jumps: Dict[_Chain, Set[str]] = {}
-    for rule in _rules(netlink):
+    rules = list(_rules(netlink, packet))
+    for rule in rules:
         jumps.setdefault(rule.chain, set()).update(rule.jumps)
+        if rule.jumps_by_map:  # which ones, the map alone knows
+            jumps[rule.chain].update(one.chain[2] for one in rules if one.chain[:2] == rule.chain[:2])
     reached, waiting = set(bases), list(bases)
     while waiting:
         family, table, _ = chain = waiting.pop()
@@ -129,17 +148,19 @@ def _bases(netlink: Netlink) -> Iterator[Tuple[_Chain, _Base]]:
         yield chain, _Base(_whole(hook.get(1)), _name(hook.get(3)), values.get(5) == bytes(4))
 
 
-def _dropping(netlink: Netlink, chains: Set[_Chain]) -> List[_Rule]:
-    return [one for one in _rules(netlink) if one.drops and one.chain in chains]
+def _dropping(netlink: Netlink, chains: Set[_Chain], packet: Packet) -> List[_Rule]:
+    return [one for one in _rules(netlink, packet) if one.drops and one.chain in chains]
 
 
-def _rules(netlink: Netlink) -> Iterator[_Rule]:
+def _rules(netlink: Netlink, packet: Packet) -> Iterator[_Rule]:
+    """Those that may match such a packet."""
     for count, body in enumerate(netlink.dump(_GET_RULE, _HEAD.pack(socket.AF_UNSPEC, 0, 0))):
         if count >= MAX_RULES:
             continue
         values = dict(attributes(bytes(body), _HEAD.size))
         chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(2))
         drops, jumps, packets = False, [], None  # type: bool, List[str], Optional[int]
+        by_map, match = False, RuleMatch(packet)
         for _, element in attributes(values.get(4, b""), 0):
             expression = dict(attributes(element, 0))
             name, data = _name(expression.get(1)), dict(attributes(expression.get(2, b""), 0))
@@ -154,8 +175,11 @@ def _rules(netlink: Netlink) -> Iterator[_Rule]:
                 if code in (_JUMP, _GOTO):
                     jumps.append(_name(verdict.get(2)))
             elif name == "lookup" and 3 in data and data[3] == bytes(4):
-                drops = True  # a map of verdicts: one of them may drop
-        yield _Rule(chain, _whole(values.get(3)), drops, tuple(jumps), packets)
+                drops = by_map = True  # a map of verdicts: one of them may drop, or jump
+            elif match.narrows(name, data):
+                packets = None  # it has counted others, too
+        if match.is_possible:
+            yield _Rule(chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets)
 
 
 def _name(value: Optional[bytes]) -> str:

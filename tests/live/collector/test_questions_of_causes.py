@@ -177,6 +177,38 @@ def test_the_rule_that_drops(ends: Ends, deny: str, policy: str, expected: dict[
     assert found["rule"] is None if rule is None else found["rule"].startswith(str(rule))
 
 
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (["tcp dport 9 drop", "udp dport 9 drop"], {"rule": "udp dport 9 drop", "remains": False}),
+        (["ip saddr 198.51.100.0/24 drop", "ip daddr != 192.0.2.2 drop", "udp sport 53 drop", "drop"],
+         {"rule": "drop", "remains": False}),
+        (["counter tcp dport 23 drop", "meta l4proto udp drop"], {"rule": "meta l4proto udp drop", "remains": False}),
+        (["meta l4proto udp counter drop", "drop"], {"rule": "meta l4proto udp drop", "remains": True, "moved": 1}),
+        (["udp dport vmap { 9 : jump deny }"], {"rule": None, "remains": False, "moved": 0, "uncounted": 2}),
+    ],
+    ids=["another protocol", "other addresses and ports", "a counter of all", "one of two has a counter", "by a map"],
+)  # fmt: skip
+def test_rules_that_cannot_have_dropped_such_a_packet_are_left_out(
+    ends: Ends, rules: list[str], expected: dict[str, object]
+) -> None:
+    ends.b.run("nft", "add table inet f; add chain inet f in { type filter hook input priority 0; }")
+    ends.b.run("nft", "add chain inet f deny; add rule inet f deny drop")
+    for one in rules:
+        ends.b.run("nft", f"add rule inet f in {one}")
+    sender = ends.a.start(
+        "import socket, time\none = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nprint('ready', flush=True)\n"
+        f"while True:\n    one.sendto(b'x', ('{Wire.ADDRESSES[1]}', 9))\n    time.sleep(0.05)\n"
+    )
+    ends.running.append(sender)
+    assert sender.stdout is not None and sender.stdout.readline() == "ready\n"
+    packet = dict(zip(("source", "target"), Wire.ADDRESSES, strict=True), source_port=40000, target_port=9)
+    found = ends.ask(
+        "firewall", hook="input", protocol="IPv4", device=Wire.DEVICES[1], transport="UDP", **packet
+    )  # fmt: skip
+    assert {name: found[name] for name in expected} == expected, found
+
+
 def test_who_is_at_a_port(ends: Ends) -> None:
     with SleepingReceiver(ends.b) as receiver:
         found = ends.ask("sockets", wanted="port", protocol="UDP", port=receiver.port, target=Wire.ADDRESSES[1])
