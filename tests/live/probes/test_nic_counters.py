@@ -132,7 +132,7 @@ def test_what_xdp_drops_at_a_veth_is_counted_by_its_driver(wire: Wire, inside: W
     assert every.pop("xdp_bytes") > 0 and every == {"xdp_drops": SOME, "xdp_packets": SOME}
     (incident,) = counted.standing
     assert (incident.cause, incident.total, incident.where["device"]) == ("nic-loss", SOME, Wire.DEVICES[1])
-    assert incident.sentence.startswith("veth-b: ") and "/s: dropped by an XDP program" in incident.sentence
+    assert incident.sentence.startswith("veth-b: dropped by an XDP program: ") and incident.sentence.endswith("/s")
 
 
 def test_the_names_of_this_machines_devices_are_read_whole() -> None:
