@@ -32,9 +32,12 @@ PROBES = (
     "socket_groups",
     "link_rates",
     "softnet",
+    "softirq_health",
     "protocol_counters",
 )
 SECOND_NS = 1_000_000_000
+AT_ONCE = 24
+"""These make about 60 namespaces: of more the counters are read late, and of more than 128 not at all."""
 SILENT_FOR = 8
 """Intervals in which nothing may be said of what is no fault."""
 
@@ -47,8 +50,6 @@ class Made(Protocol):
         ...
 
 
-AT_ONCE = 30
-"""These make about 80 namespaces: of more than 128 the counters are not read."""
 FOUND_AFTER = 3
 """Intervals after which new namespaces are known."""
 

@@ -90,7 +90,7 @@ def story(firewall: Namespace, directory: Path, columns: int, lines: int) -> tup
         line.until("a rule or policy of nftables drops")
         line.press("i")
         page = line.until(f"UDP {PORT}")
-        assert "veth-b" in page and "Investigation" in page and "input hook" in page
+        assert "veth-b" in page and "Investigation" in page and "(input" in page  # it is wrapped behind that
         line.press("y")
         line.until(f"no clipboard here; command: ip netns exec {firewall.name} nft list ruleset")
         line.press("s")

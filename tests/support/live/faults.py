@@ -201,6 +201,7 @@ def frame(
     version: int = 4,
     words: int = 5,
     longer: int = 0,
+    port: int = PORT,
     wrong: str = "",
     body: str = "",
 ) -> bytes:
@@ -209,9 +210,9 @@ def frame(
     if protocol == 1:
         inner = struct.pack("!BBHHH", 8, 0, 0xDEAD, 1, 1) + b"x" * 16
     elif protocol == 6:
-        inner = struct.pack("!HHIIBBHHH", 40000, PORT, 1, 0, 5 << 4, 2, 1024, 0xDEAD, 0)
+        inner = struct.pack("!HHIIBBHHH", 40000, port, 1, 0, 5 << 4, 2, 1024, 0xDEAD, 0)
     else:
-        inner = struct.pack("!HHHH", 40000, PORT, 8 + 16, 0xDEAD if wrong == "udp" else 0) + b"x" * 16
+        inner = struct.pack("!HHHH", 40000, port, 8 + 16, 0xDEAD if wrong == "udp" else 0) + b"x" * 16
     length = 20 + len(inner) + longer
     head = struct.pack("!BBHHHBBH", version << 4 | words, 0, length, 1, 0, hops, protocol, 0) + ends
     right = checksum(head) ^ (0x5555 if wrong == "ip" else 0)

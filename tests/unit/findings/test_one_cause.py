@@ -25,6 +25,8 @@ SENT = ("link_rates", "links", "tx_drops")
 RECEIVED = ("link_rates", "links", "rx_drops")
 COUNTERS = ("protocol_counters", "counters", "count")
 BACKLOG = ("softnet", "cpus", "dropped")
+SQUEEZES = ("softnet", "cpus", "time_squeeze")
+BEHIND = ("softirq_health", "exhausted", "count")
 REFUSED = {"counter": "UdpSndbufErrors", "class": "loss", "netns": "red", "meaning": "not sent: no room"}
 SENDER = {"device": "veth-a", "netns": "red", "peer": "veth-b", "peer_netns": "host", "qdisc": "noqueue"}
 PEER = {"device": "veth-b", "netns": "host", "peer": "veth-a", "peer_netns": "red", "qdisc": "noqueue"}
@@ -32,7 +34,7 @@ DROP = {"protocol": "UDP", "ethertype": "IPv4", "provenance": "kernel", "class":
 TOO_LONG = {**DROP, "device": "veth-a", "netns": "red", "reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2"}
 FULL = {**DROP, "device": "veth-b", "netns": "host", "reason": "CPU_BACKLOG", "location": "enqueue_to_backlog"}
 NIC = ("nic_counters", "losses", "count")
-PROBES = ("kernel_drops", "link_rates", "nic_counters", "protocol_counters", "softnet")
+PROBES = ("kernel_drops", "link_rates", "nic_counters", "protocol_counters", "softirq_health", "softnet")
 
 
 class Watched:
@@ -91,10 +93,13 @@ def test_what_a_peer_refuses_is_one_incident_though_both_ends_and_the_sender_cou
 
 
 def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
-    ends = ((SENT, SENDER, 60), (RECEIVED, PEER, 60), (COUNTERS, REFUSED, 60))
+    """One packet moves five counters, and the CPU stays behind."""
+    of_ip = {**REFUSED, "counter": "IpOutDiscards", "meaning": "not sent"}
+    ends = ((SENT, SENDER, 60), (RECEIVED, PEER, 60), (COUNTERS, REFUSED, 60), (COUNTERS, of_ip, 60))
+    cpu = ((BACKLOG, {"cpu": 1}, 60), (SQUEEZES, {"cpu": 1}, 500), (BEHIND, {"cpu": 1, "device": ""}, 2000))
     watched = Watched()
     for _ in range(2):
-        found = watched.interval(*ends, (DROPS, FULL, 60), (BACKLOG, {"cpu": 1}, 60))
+        found = watched.interval(*ends, (DROPS, FULL, 60), *cpu)
         assert [one.cause for one in found] == ["backlog-full"], told(found)
     (one,) = found
     assert one.sentence.startswith("CPU 1: its backlog is full: 60 packets/s lost") and one.total == 120
