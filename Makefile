@@ -4,7 +4,7 @@ INPUTS := pyproject.toml constraints.txt tools/setup.sh src/netconsole/cli/netco
 # Each console and each collector that a test starts reads what is compiled already; so does each pytest, in the lab as well.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test every-stage in-turn booting starting counting making computing costs terminals lint format bench fuzz dist mutants lab test-lab clean
+.PHONY: run test every-stage in-turn booting starting counting making computing costs terminals lint format bench fuzz dist mutants atlas lab test-lab clean
 .DEFAULT_GOAL := run
 
 .venv/.ready-run: $(INPUTS)
@@ -98,6 +98,10 @@ fuzz: .venv/.ready-fuzz
 # of its mutants, not a sample (docs/design/testing.md).
 mutants: .venv/.ready-test
 	nice -n 15 $(BIN)/python -m tools.mutants $(FILE) $(ARGS)
+
+# What this kernel calls each fault of tests/faults: reason, function, counters that move (docs/reference/atlas.md).
+atlas: .venv/.ready-test
+	@$(BIN)/python -m tests.support.live.atlas $(ARGS)
 
 # A wheel, and one executable file with all that the console needs but Python, in dist/ (docs/use/single-file.md).
 dist: .venv/.ready-test

@@ -152,11 +152,14 @@ _UNWANTED = (
     "llc_rcv",
     "sk_stream_kill_queues",
     "tun_queue_purge",
+    "inet_rtm_getroute",
+    "inet6_rtm_getroute",
 )
 """They free, without a reason, what nobody here wants, and what a healthy network is full of: multicasts to groups that
 this host has not joined (the first two; in the second also martians, before 6.13), broadcasts and multicasts to a port
 where nobody listens (since 7.3 in udp_rcv), frames of a protocol of bridges or of LLC, the last segment of each TCP
-connection (6.1), and what waits for a program that closes its tun device."""
+connection (6.1), what waits for a program that closes its tun device, and what stands for a packet while somebody asks
+for its route (ip route get)."""
 
 _CLASSES = dict.fromkeys(_BENIGN.split(), BENIGN)
 _CLASSES.update(dict.fromkeys(_SUSPICIOUS.split(), SUSPICIOUS))

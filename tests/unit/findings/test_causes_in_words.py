@@ -103,6 +103,8 @@ def test_a_reason_that_is_new_to_us_is_said_to_be_so() -> None:
         ({"reason": "NOT_SPECIFIED", "location": "veth_xdp_rcv_skb"}, "an XDP program drops them", None),
         ({"reason": "NO_TX_TARGET", "location": "vxlan_xmit"},
          "VXLAN knows no end for their MAC (no forwarding entry)", "bridge fdb show dev uxva"),
+        ({"reason": "QUEUE_PURGE", "location": "neigh_invalidate", "class": "benign"},
+         "the next hop does not answer (ARP or neighbour discovery)", "ip -s neighbour show dev uxva"),
         ({"reason": "SOCKET_FILTER", "location": "tun_net_xmit"}, "a filter of the tap refuses them", None),
         ({"reason": "BRIDGE_INGRESS_STP_STATE", "location": "br_handle_frame"},
          "the bridge port does not forward yet (STP)", "bridge -d link show dev uxva"),
