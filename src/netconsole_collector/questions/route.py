@@ -1,13 +1,14 @@
 """Question `route`: how this namespace would forward a packet, and which settings of its device decide.
 
 Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`. `is_own`: whether the target is an
-address here. `refusal`, `prefix`, `table`: a route that refuses it. `out_device`, `out_gateway`, `out_kind`,
-`out_mtu`: the way that it takes; `back_device` and the like: the way to its source. What is not known is null.
+address here. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing
+that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes;
+`back_device` and the like: the way to its source. What is not known is null.
 """
 
 import errno
 import socket
-from typing import Any, Optional
+from typing import Any, Optional, Set
 
 from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.rtnetlink import Interface, RouteSocket, family_of
@@ -28,8 +29,11 @@ def _looked_up(device: str, target: str, source: str) -> Json:
     with RouteSocket() as routes:
         link = routes.link(device)
         found = _settings(name, device) if link is not None else {}
-        refusing = routes.refusing_route(target) if _is_refused(routes, target, link) else None
+        errors = _errors(routes, target, source, link)
+        refusing = routes.refusing_route(target, errors)
         found.update(zip(("refusal", "prefix", "table"), refusing or (None, None, None)))
+        rule = routes.refusing_rule(family, errors) if refusing is None else None
+        found.update(zip(("rule_refusal", "rule"), rule or (None, None)))
         own = routes.own_addresses(family)
         found["is_own"] = target in own
         found.update(_way(routes, "out_", target, source, link))
@@ -37,15 +41,17 @@ def _looked_up(device: str, target: str, source: str) -> Json:
     return found
 
 
-def _is_refused(routes: RouteSocket, target: str, link: Optional[Interface]) -> bool:
-    """Whether a route may refuse it: then the kernel says so by another error than where it has no route at all."""
-    numbers = set()
-    for device in {0, link.number if link is not None else 0}:
+def _errors(routes: RouteSocket, target: str, source: str, link: Optional[Interface]) -> Set[int]:
+    """What the kernel says of its way, as of a packet that came in, and of one of this host's own."""
+    found = set()
+    for origin, device in ((source, link.number if link is not None else 0), ("", 0)):
         try:
-            routes.route(target, "", device)
+            routes.route(target, origin, device)
         except OSError as error:
-            numbers.add(error.errno)
-    return not numbers <= {errno.ENETUNREACH}
+            # What comes in is told the same where forwarding is off.
+            if error.errno and (not device or error.errno != errno.EHOSTUNREACH):
+                found.add(error.errno)
+    return found
 
 
 def _settings(family: str, device: str) -> Json:

@@ -4,23 +4,34 @@ Layouts: include/uapi/linux/rtnetlink.h, if_link.h, neighbour.h. Values of attri
 in that of the network.
 """
 
+import errno
 import os
 import socket
 import struct
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.sources.netlink_messages import attribute
 
 MAX_MESSAGES = 20000
 """Of one dump: 0.1 s of CPU. What is behind them is not looked at."""
-_GET_LINK, _GET_ADDRESS, _GET_ROUTE, _GET_NEIGHBOUR = 18, 22, 26, 30
+_GET_LINK, _GET_ADDRESS, _GET_ROUTE, _GET_NEIGHBOUR, _GET_RULE = 18, 22, 26, 30, 34
 _GET_NAMESPACE, _NAMESPACE_NUMBER, _NAMESPACE_OPEN = 90, 1, 3  # NETNSA_NSID, NETNSA_FD
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS = struct.Struct("=BBBBI")
 _ROUTE = struct.Struct("=BBBBBBBBI")
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")
-_DESTINATION, _SOURCE, _FROM_DEVICE, _OUT_DEVICE, _GATEWAY, _METRICS, _TABLE, _VIA = 1, 2, 3, 4, 5, 8, 15, 18
+_DESTINATION, _SOURCE, _FROM_DEVICE, _OUT_DEVICE, _GATEWAY, _PRIORITY, _METRICS, _TABLE, _VIA = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    8,
+    15,
+    18,
+)
 _METRIC_MTU = 2
 _CLONED = 0x200
 ROUTE_TYPES = {
@@ -32,7 +43,12 @@ ROUTE_TYPES = {
     7: "unreachable",
     8: "prohibit",
 }
-REFUSING = ("blackhole", "unreachable", "prohibit")
+REFUSING = {"blackhole": errno.EINVAL, "unreachable": errno.EHOSTUNREACH, "prohibit": errno.EACCES}
+"""What a lookup says that ends at such a route (net/ipv4/fib_semantics.c)."""
+_RULE_ACTIONS = {6: "blackhole", 7: "unreachable", 8: "prohibit"}
+_RULE_PRIORITY = 6
+_RULE_ERRORS = {**REFUSING, "unreachable": errno.ENETUNREACH}
+"""The same of a rule (net/ipv4/fib_rules.c)."""
 NEIGHBOUR_STATES = {
     0x01: "incomplete", 0x02: "reachable", 0x04: "stale", 0x08: "delay", 0x10: "probe", 0x20: "failed",
     0x40: "noarp", 0x80: "permanent",
@@ -188,27 +204,43 @@ class RouteSocket:
             number(mtu),
         )
 
-    def refusing_route(self, target: str) -> Optional[Tuple[str, str, str]]:
-        """The route of the longest prefix that refuses an address: kind, prefix and table. Raises OSError."""
+    def refusing_route(self, target: str, errors: Set[int]) -> Optional[Tuple[str, str, str]]:
+        """The route that refuses an address, by the ``errors`` of its lookup: kind, prefix and table.
+
+        None where several tables have one: which table is looked at, rules decide. Raises OSError.
+        """
+        if errors.isdisjoint(REFUSING.values()):
+            return None  # and a large table need not be read
         family, to = family_of(target), int.from_bytes(packed(target), "big")
-        best = None  # type: Optional[Tuple[int, Tuple[str, str, str]]]
+        best = {}  # type: Dict[str, Tuple[int, int, str, str]]
         for body in self.dump(_GET_ROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
             head = _ROUTE.unpack_from(body)
             bits, kind = head[1], ROUTE_TYPES.get(head[7], "")
-            if kind not in REFUSING or head[8] & _CLONED:
+            if head[8] & _CLONED:
                 continue
             values = dict(attributes(body, _ROUTE.size))
             size = 4 if family == socket.AF_INET else 16
             start = values.get(_DESTINATION, bytes(size))
             shift = 8 * size - bits
-            if (
-                len(start) == size
-                and int.from_bytes(start, "big") >> shift == to >> shift
-                and (best is None or bits > best[0])
-            ):
-                prefix = "{}/{}".format(socket.inet_ntop(family, start), bits) if bits else "default"
-                best = bits, (kind, prefix, _table(body, values))
-        return best[1] if best is not None else None
+            if len(start) != size or int.from_bytes(start, "big") >> shift != to >> shift:
+                continue
+            table, prefix = _table(body, values), "{}/{}".format(socket.inet_ntop(family, start), bits)
+            found = -bits, number(values.get(_PRIORITY)) or 0, kind, prefix if bits else "default"
+            best[table] = min(best.get(table, found), found)  # the longest prefix, then the smallest metric
+        refusing = [
+            (kind, prefix, table) for table, (_, _, kind, prefix) in best.items() if REFUSING.get(kind) in errors
+        ]
+        return refusing[0] if len(refusing) == 1 else None
+
+    def refusing_rule(self, family: int, errors: Set[int]) -> Optional[Tuple[str, int]]:
+        """The only rule of policy routing that may end a lookup with one of these ``errors``: kind and preference."""
+        found = []
+        for body in self.dump(_GET_RULE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
+            head = _ROUTE.unpack_from(body)
+            kind = _RULE_ACTIONS.get(head[7], "")
+            if head[0] == family and _RULE_ERRORS.get(kind) in errors:
+                found.append((kind, number(dict(attributes(body, _ROUTE.size)).get(_RULE_PRIORITY)) or 0))
+        return found[0] if len(found) == 1 else None
 
     def neighbours(self, family: int) -> List[Neighbour]:
         """All entries of a family. Raises OSError."""

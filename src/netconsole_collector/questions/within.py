@@ -1,7 +1,7 @@
 """Runs what answers a question in the network namespace that the question names."""
 
 import os
-from typing import Callable, Iterator, Optional, Set, Tuple, TypeVar
+from typing import Callable, Iterator, Optional, Set, Tuple, TypeVar, Union
 
 from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS, Here
 from netconsole_collector.primitives.inside import make_inside
@@ -14,13 +14,20 @@ _OWN = "/proc/self/ns/net"
 def within(arguments: Json, make: Callable[[], InNamespace], host: Here = HERE) -> InNamespace:
     """What ``make`` returns in the namespace ``netns``: its name, its inode, or ``host``.
 
-    Raises BadQuestion and OSError.
+    Raises BadQuestion and OSError, and whatever ``make`` does.
     """
     path = path_of(text(arguments, "netns"), host)
     inode = host.status(path).inode
     is_own = inode == host.status(_OWN).inode
-    (found,) = make_inside([(b"" if is_own else os.fsencode(path), inode)], make)
-    if isinstance(found, OSError):
+
+    def made() -> Union[InNamespace, Exception]:
+        try:
+            return make()
+        except Exception as error:
+            return error  # it is raised in the thread that asks, which says it
+
+    (found,) = make_inside([(b"" if is_own else os.fsencode(path), inode)], made)
+    if isinstance(found, Exception):
         raise found
     return found
 

@@ -89,6 +89,19 @@ def test_a_route_that_refuses_is_named_with_its_prefix(ends: Ends, kind: str) ->
     assert route(ends, "198.51.99.1")["refusal"] is None
 
 
+def test_what_refuses_is_no_guess(ends: Ends) -> None:
+    ends.b.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    ends.b.ip("route", "add", "unreachable", "default", "table", "1001")  # as for a VRF: nobody looks there
+    found = route(ends)
+    assert (found["refusal"], found["rule"]) == (None, None)
+    ends.b.ip("route", "add", "prohibit", "198.51.0.0/16")
+    ends.b.ip("route", "add", "198.51.100.0/24", "via", Wire.ADDRESSES[0])
+    assert route(ends)["refusal"] is None
+    ends.b.ip("rule", "add", "pref", "100", "to", OTHER, "prohibit")
+    found = route(ends)
+    assert (found["refusal"], found["rule_refusal"], found["rule"]) == (None, "prohibit", 100)
+
+
 def test_settings_that_decide_are_those_of_the_device_and_of_all(ends: Ends) -> None:
     for name, value in (("ip_forward", 1), (f"conf.{Wire.DEVICES[1]}.forwarding", 0), ("conf.all.rp_filter", 1)):
         ends.b.run("sysctl", "-qw", f"net.ipv4.{name}={value}")

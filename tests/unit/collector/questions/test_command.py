@@ -68,6 +68,14 @@ def test_the_end_of_a_long_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert found["cut"] is True and len(found["output"]) == 10
 
 
+def test_one_that_is_missing_there_is_said(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(command, "PATH", "/nowhere")
+    with pytest.raises(BadQuestion, match="command: nstat is not installed there"):
+        answer("command", {"netns": "host", "command": "nstat -az"})
+    assert capfd.readouterr().err == ""
+
+
 def test_one_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     slow = tmp_path / "nstat"
     slow.write_text("#!/bin/sh\necho begun\nexec sleep 60\n")
