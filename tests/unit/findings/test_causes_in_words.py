@@ -63,6 +63,12 @@ def test_no_first_sentence_has_a_name_of_the_kernels_code() -> None:
     ]  # fmt: skip
 
 
+def test_no_advice_names_a_key_of_the_console() -> None:
+    """Files have it, too, and there is no key to press."""
+    cases = [case for one in MANIFESTS.values() for rule in one.findings for case in rule.cases.values() or [rule]]
+    assert [case.next for case in cases if "(key " in case.next] == []
+
+
 @pytest.mark.parametrize("reason", REASONS)
 def test_each_reason_has_words(reason: str) -> None:
     named = DropReasons({"9": reason}).labels(9, "anywhere")
