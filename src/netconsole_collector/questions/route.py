@@ -3,7 +3,8 @@
 Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`. `is_own`: whether the target is an
 address here. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing
 that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes;
-`back_device` and the like: the way to its source. What is not known is null.
+`out_route_mtu`: the route has a bound of its own. `back_device` and the like: the way to its source. What is not known
+is null.
 """
 
 import errno
@@ -37,7 +38,7 @@ def _looked_up(device: str, target: str, source: str) -> Json:
         own = routes.own_addresses(family)
         found["is_own"] = target in own
         found.update(_way(routes, "out_", target, source, link))
-        found.update(_way(routes, "back_", source, "", None))
+        found.update(_way(routes, "back_", source, target, None))
     return found
 
 
@@ -76,7 +77,7 @@ def _larger(*values: Optional[int]) -> Optional[int]:
 
 def _way(routes: RouteSocket, of: str, target: str, source: str, link: Optional[Interface]) -> Json:
     """The device by which a packet would leave, its next hop and how long it may be."""
-    names = [of + name for name in ("device", "gateway", "kind", "mtu")]
+    names = [of + name for name in ("device", "gateway", "kind", "mtu", "route_mtu")]
     try:
         route = routes.route(target, source, link.number if link is not None else 0)
     except (OSError, ValueError):
@@ -86,4 +87,4 @@ def _way(routes: RouteSocket, of: str, target: str, source: str, link: Optional[
             return dict.fromkeys(names)
     out = routes.link_at(route.device)
     mtu = route.mtu or (out.whole(_IFLA_MTU) if out is not None else None)
-    return dict(zip(names, (out.name if out is not None else None, route.gateway, route.kind, mtu)))
+    return dict(zip(names, (out.name if out is not None else None, route.gateway, route.kind, mtu, route.mtu)))

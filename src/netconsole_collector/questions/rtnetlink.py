@@ -181,15 +181,18 @@ class RouteSocket:
         return found
 
     def route(self, target: str, source: str = "", from_device: int = 0) -> Route:
-        """The route to an address, as for a packet that came in by a device. Raises OSError: the kernel has none."""
+        """The route to an address, as for a packet that came in by a device, else for one of this host's own.
+
+        Raises OSError: the kernel has none, or ``source`` is no address here.
+        """
         family, to = family_of(target), packed(target)
         wanted = attribute(_DESTINATION, to)
-        if source and from_device:
+        if source:
             wanted += attribute(_SOURCE, packed(source))
         if from_device:
             wanted += attribute(_FROM_DEVICE, struct.pack("=I", from_device))
         bits = 8 * len(to)
-        head = _ROUTE.pack(family, bits, bits if source and from_device else 0, 0, 0, 0, 0, 0, 0)
+        head = _ROUTE.pack(family, bits, bits if source else 0, 0, 0, 0, 0, 0, 0)
         body = bytes(self._netlink.ask(_GET_ROUTE, head + wanted))
         kind, values = _ROUTE.unpack_from(body)[7], dict(attributes(body, _ROUTE.size))
         mtu = dict(attributes(values.get(_METRICS, b""), 0)).get(_METRIC_MTU)

@@ -9,7 +9,7 @@ import struct
 from typing import Any, Iterator, List, NamedTuple
 
 from netconsole_collector.primitives.files import owners
-from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json, text
 from netconsole_collector.questions.within import within
 from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, TCP_CLOSE, TCP_LISTEN
@@ -19,6 +19,7 @@ _REQUEST = struct.Struct("=BBBxI48x")
 _SOCKET = struct.Struct("=BBxx2s2s16s16s4x8x4xII4xI")
 _CONNECTED = 0xFFF & ~(1 << TCP_LISTEN) & ~(1 << TCP_CLOSE) & ~(1 << 6)
 """All states but these and TIME-WAIT, which has no reader."""
+_IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
 MAX_SOCKETS = 20000
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
@@ -36,12 +37,14 @@ class WaitingSocket(NamedTuple):
     waiting: int
     limit: int
     inode: int
+    is_ipv6_only: bool = False
 
 
 def answer(arguments: Json) -> Any:
     """``wanted``: "port" (who is at ``port`` of ``protocol``), "listener" or "unread" (those that wait most).
 
-    `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``.
+    `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
+    somebody is there at any address, and of this family alone.
     """
     wanted = text(arguments, "wanted")
     if wanted == "port":
@@ -60,6 +63,8 @@ def answer(arguments: Json) -> Any:
         raise BadQuestion("wanted: expected port, listener or unread")
     document = _document(found)
     if wanted == "port":
+        kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
+        document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
         document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
     return document
 
@@ -82,7 +87,8 @@ def _document(found: List[WaitingSocket]) -> Json:
 
 
 def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
-    return [one for one in _sockets(protocol, states) if one.port == port]
+    """Those that take packets of anybody first."""
+    return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
 
 
 def _fullest(states: int) -> List[WaitingSocket]:
@@ -109,7 +115,9 @@ def _found(body: bytes) -> WaitingSocket:
     size = 4 if of == socket.AF_INET else 16
     to = int.from_bytes(peer_port, "big")
     other = "{}:{}".format(_text(of, peer[:size]), to) if to else ""
-    return WaitingSocket(state, _text(of, address[:size]), int.from_bytes(port, "big"), other, waiting, limit, inode)
+    is_ipv6_only = any(dict(attributes(body, _SOCKET.size)).get(_IPV6_ONLY, b""))
+    number = int.from_bytes(port, "big")
+    return WaitingSocket(state, _text(of, address[:size]), number, other, waiting, limit, inode, is_ipv6_only)
 
 
 def _text(family: int, address: bytes) -> str:

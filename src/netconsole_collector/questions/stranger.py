@@ -1,7 +1,8 @@
 """Question `stranger`: whose a frame is that came in with a MAC that is not this device's, or for a VLAN.
 
 `own_mac`: of the device. `mac_matches`: whether the frame has it. `is_own`, `own_device`: whether its target is an
-address of this namespace, and of which device. `has_vlan`: whether a device takes its VLAN; null without a VLAN.
+address of this namespace, and of which device; `is_of_device`: of this one. `has_vlan`: whether a device takes its
+VLAN; null without a VLAN.
 """
 
 import struct
@@ -35,6 +36,7 @@ def _looked_up(device: str, target: str, mac: str, vlan: int) -> Json:
         "own_mac": own_mac,
         "mac_matches": own_mac == mac if own_mac and mac else None,
         "is_own": index is not None,
+        "is_of_device": index is not None and link is not None and index == link.number,
         "own_device": of.name if of is not None else None,
         "has_vlan": has_vlan,
     }

@@ -116,6 +116,7 @@ def test_the_mtu_is_that_of_the_way(ends: Ends) -> None:
     ends.b.ip("route", "add", "198.51.100.0/24", "via", Wire.ADDRESSES[0], "mtu", "1300")
     found = route(ends)
     assert (found["out_device"], found["out_gateway"], found["out_mtu"]) == (Wire.DEVICES[1], Wire.ADDRESSES[0], 1300)
+    assert (found["out_route_mtu"], found["back_route_mtu"]) == (1300, None)
 
 
 def test_the_next_hop_and_what_is_known_of_it(ends: Ends) -> None:
@@ -134,6 +135,7 @@ def test_a_frame_with_a_foreign_mac_and_one_of_a_vlan(ends: Ends) -> None:
     of = {"device": device, "target": Wire.ADDRESSES[1]}
     stale = ends.ask("stranger", **of, target_mac=FOREIGN_MAC)
     assert (stale["is_own"], stale["own_device"], stale["mac_matches"]) == (True, device, False)
+    assert stale["is_of_device"] is True
     assert stale["own_mac"] == Wire.MACS[1] and stale["has_vlan"] is None
     assert ends.ask("stranger", **of, target_mac=Wire.MACS[1], vlan=100)["has_vlan"] is False
 
