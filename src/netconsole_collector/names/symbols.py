@@ -18,6 +18,8 @@ _MAX_KNOWN = 8192
 _MAX_UNPACKED = 16
 _REREAD_AFTER_S = 10.0
 """A module may have been loaded meanwhile. So kallsyms is read again for an unknown address, but only so often."""
+_PAGE_BYTES = 4096
+"""A module that was loaded meanwhile lies behind another one, with a free page between them (mm/vmalloc.c)."""
 _MAX_FUNCTION_BYTES = 1 << 20
 """An address farther than this behind the last symbol of the kernel, or of a module, is not inside it."""
 
@@ -55,29 +57,33 @@ class Symbols:
         """The function and the offset in it. The offset is -1 when the function is unknown."""
         known = self._known.get(address)
         if known is None:
-            known = self._search(address)
-            if known is None and self._stale():
+            known, is_sure = self._search(address)
+            if not is_sure and self._stale():
                 self._read()
-                known = self._search(address)
+                known, _ = self._search(address)
+                is_sure = True
             if known is None:
                 return "{:#x}".format(address), -1
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[address] = known
+            if is_sure:
+                if len(self._known) >= _MAX_KNOWN:
+                    self._known.clear()
+                self._known[address] = known
         return known
 
     def _stale(self) -> bool:
         return self._read_at is None or time.monotonic() - self._read_at > _REREAD_AFTER_S
 
-    def _search(self, address: int) -> Optional[Tuple[str, int]]:
+    def _search(self, address: int) -> Tuple[Optional[Tuple[str, int]], bool]:
+        """The function and the offset in it, and whether it is not in a module that may be new."""
         for run in self._runs:
             if run.first <= address < run.last + _MAX_FUNCTION_BYTES:
                 index = bisect_right(run.addresses, address) - 1
                 if run.module and address - run.addresses[index] >= _MAX_FUNCTION_BYTES:
                     continue
                 name = self._names(run.blocks[index // _BLOCK])[index % _BLOCK]
-                return name, address - run.addresses[index]
-        return None
+                is_sure = not run.module or address < run.last + _PAGE_BYTES
+                return (name, address - run.addresses[index]), is_sure
+        return None, False
 
     def _names(self, block: bytes) -> List[str]:
         names = self._unpacked.get(block)

@@ -48,3 +48,18 @@ def test_the_running_kernel_s_symbols_take_little_memory() -> None:
         assert found.function(address) in by_address[address]
     packed = sum(len(block) for run in found._runs for block in run.blocks)
     assert packed + 8 * sum(len(run.addresses) for run in found._runs) < 4_000_000
+
+
+def test_a_module_that_was_loaded_later_is_not_taken_for_the_one_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kallsyms"
+    path.write_text("ffffffff81000000 T start\nffffffffc0100000 t first\t[one]\nffffffffc0100800 t last\t[one]\n")
+    symbols = Symbols(str(path))
+    assert symbols.function(0xFFFFFFFFC0100810) == "last"
+    with path.open("a") as file:
+        file.write("ffffffffc0103000 t nft_do_chain\t[nf_tables]\n")
+    assert symbols.function(0xFFFFFFFFC0103010) == "last", "kallsyms has just been read"
+    monkeypatch.setattr("netconsole_collector.names.symbols._REREAD_AFTER_S", 0.0)
+    assert symbols.function(0xFFFFFFFFC0103010) == "nft_do_chain"
+    assert symbols.frame(0xFFFFFFFFC0100810) == "last+0x10"
