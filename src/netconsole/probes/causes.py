@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,8 +68,8 @@ def _fits(where: Mapping[str, tuple[str, ...]], labels: Mapping[str, object]) ->
 
 
 def _plain(label: str, value: object) -> str:
-    """A function without what the compiler adds to its name (.isra.0, .part.0)."""
-    return str(value).partition(".")[0] if label == "location" else str(value)
+    """A function without what the compiler adds to its name (.isra.0), and without its module ("f [nf_tables]")."""
+    return re.split(r"[. ]", str(value), maxsplit=1)[0] if label == "location" else str(value)
 
 
 def read_causes(item: Checker, directory: Path) -> Causes | None:

@@ -104,7 +104,7 @@ def _case(rule: FindingSpec, one: CauseSpec) -> FindingSpec:
         rule,
         cause=rule.cause.replace("{cause}", one.cause) or one.cause,
         place=rule.place or one.place,
-        explains=(*rule.explains, *one.explains),
+        explains=(*rule.explains, *([one.cause] if rule.cause else []), *one.explains),  # a flood of it is it, too
         specific=max(rule.specific, one.specific),
         next=" ".join(filter(None, (rule.next, one.next))),
         commands=(*rule.commands, *one.commands),

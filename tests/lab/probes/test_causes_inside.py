@@ -8,7 +8,7 @@ from tests.lab.kernels.each import PROVEN
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.pytest_inside import run_pytest
 
-pytestmark = [pytest.mark.booting, pytest.mark.parametrize("bare", PROVEN, indirect=True)]
+pytestmark = [pytest.mark.booting, pytest.mark.long, pytest.mark.parametrize("bare", PROVEN, indirect=True)]
 
 FILE = "tests/live/collector/test_questions_of_causes.py"
 

@@ -23,6 +23,7 @@ from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.telemetry.state import State
 from tests.support.live.faults import LIMIT_S, Fault, all_faults
+from tests.support.live.network import IS_EMULATED
 
 pytestmark = pytest.mark.costs  # its senders keep a pace, and need the machine for themselves
 
@@ -172,12 +173,12 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
         pytest.skip("cannot run here: the kernel lacks what the fault is made with")
     fault, incidents, shown = known[name]
     expect = fault.expect
-    assert [one.cause for one in incidents] == ([expect["cause"]] if expect else []), [
-        one.sentence for one in incidents
-    ]
+    assert len(incidents) == bool(expect), [one.sentence for one in incidents]
     if not expect:
         return
     (one,) = incidents
+    causes = expect["cause"]
+    assert one.cause in ([causes] if isinstance(causes, str) else causes), one.sentence
     assert one.sentence.startswith(fault.filled(expect["who"])), one.sentence
     assert f": {expect.get('why', '')}" in one.sentence and re.search(expect.get("says", ""), one.sentence), (
         one.sentence
@@ -187,6 +188,6 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
     assert expect.get("small") or watch.first_ns[one.number] - one.since_ns <= 3 * SECOND_NS
     if (total := expect.get("total", fault.traffic["count"])) != 0:
         assert (one.total, one.at_least) == (total, False)
-    if "share" in expect:
+    if "share" in expect and not (IS_EMULATED and one.share_pct is None):  # there all of it may fall into one interval
         assert one.share_pct == pytest.approx(expect["share"], rel=0.2)
     assert re.search(expect.get("shows", ""), shown) and not shown.startswith("failed"), shown
