@@ -13,6 +13,7 @@ import time
 from typing import Any, Dict, FrozenSet, List
 
 from netconsole_collector.questions.known import BadQuestion, Json, text
+from netconsole_collector.questions.rule_match import is_plain
 from netconsole_collector.questions.within import within
 
 MAX_OUTPUT_BYTES = 256 * 1024
@@ -36,7 +37,7 @@ _OPTIONS: Dict[str, FrozenSet[str]] = {
     "tc": frozenset(("-b", "-batch", "--batch", "-force")),
     "ausearch": frozenset(()),
     "bridge": frozenset(("-b", "-batch", "--batch", "-force")),
-    "nft": frozenset(("-f", "--file", "-i", "--interactive", "-D")),
+    "nft": frozenset(()),
     "bpftool": frozenset(("batch", "-b")),
     "ethtool": frozenset(()),
     "ovs-appctl": frozenset(()),
@@ -49,6 +50,7 @@ for _name in ("ip6tables", "iptables-legacy", "ip6tables-legacy"):
     _OPTIONS[_name] = _OPTIONS["iptables"]
 _FILES = ("/proc/net/", "/proc/interrupts", "/proc/softirqs", "/proc/meminfo")
 """What cat may show."""
+_NFT_OPTIONS = ("-a", "-n", "-nn", "-s", "-j")
 _SHOWS = {
     "ethtool": ("-S", "-k", "-g", "-l", "-c", "-a", "-i"),
     "iw": ("link", "dump", "info"),
@@ -88,6 +90,8 @@ def checked(line: str) -> List[str]:
     program = words[0] if words else ""
     if program not in _OPTIONS:
         raise BadQuestion("command: {!r} is not run: only {} are".format(program[:40], ", ".join(sorted(_OPTIONS))))
+    if program == "nft":
+        return _checked_nft(words)
     for word in words[1:]:
         is_option = word.startswith("-")
         if word in _OPTIONS[program] or (not is_option and word in _CHANGES) or (program == "sysctl" and "=" in word):
@@ -100,6 +104,14 @@ def checked(line: str) -> List[str]:
         raise BadQuestion("command: of {} only what shows something is run".format(program))
     if family == "ovs" and not (_CHANGES | _OVS_CHANGES).isdisjoint(parts):
         raise BadQuestion("command: it is not run, because it may change something")
+    return words
+
+
+def _checked_nft(words: List[str]) -> List[str]:
+    """Of names like those of commands, too. It joins its words to a program, so no name may end the command."""
+    said = [word for word in words[1:] if word not in _NFT_OPTIONS]
+    if said[:1] != ["list"] or not all(map(is_plain, said)):
+        raise BadQuestion("command: of nft only list is run, with plain names")
     return words
 
 

@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, 
 
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json
-from netconsole_collector.questions.rule_match import Packet, RuleMatch, packet_of
+from netconsole_collector.questions.rule_match import Packet, RuleMatch, is_plain, packet_of
 from netconsole_collector.questions.within import within
 
 NETLINK_NETFILTER = 12
@@ -194,6 +194,8 @@ def _whole(value: Optional[bytes]) -> int:
 def _as_text(rule: _Rule) -> Optional[str]:
     """As nft(8) writes it, where that is installed. It runs in the namespace of the calling thread."""
     family, table, chain = rule.chain
+    if not is_plain(table) or not is_plain(chain):
+        return None
     for program in _NFT:
         try:
             run = subprocess.run(

@@ -3,6 +3,7 @@
 Layouts: include/uapi/linux/netfilter/nf_tables.h. What is not understood may match.
 """
 
+import re
 import socket
 import struct
 from typing import Dict, Tuple
@@ -18,9 +19,15 @@ _EQUAL, _DIFFERENT = 0, 1
 _ADDRESSES_AT: Dict[int, Tuple[int, int]] = {socket.AF_INET: (12, 16), socket.AF_INET6: (8, 24)}
 _HARMLESS = ("counter", "immediate", "reject", "log", "notrack")
 """Expressions that end no rule: what was counted before them is dropped."""
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*\Z")
 
 Packet = Dict[Tuple[int, int], int]
 """The bytes that are known: by header and place."""
+
+
+def is_plain(name: str) -> bool:
+    """Whether nft(8) reads it as one name. By netlink, chains and tables can be named as anybody likes."""
+    return _PLAIN.match(name) is not None
 
 
 def packet_of(arguments: Json) -> Packet:

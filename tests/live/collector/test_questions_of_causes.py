@@ -42,6 +42,29 @@ sys.stdin.read()
 """
 
 
+HOSTILE_CHAIN = r"""
+import socket, struct
+def attribute(kind, value):
+    head = struct.pack("=HH", 4 + len(value), kind)
+    return head + value.ljust(-len(value) % 4 + len(value), bytes(1))
+def message(kind, flags, family, resource, body):
+    return struct.pack("=IHHIIBBH", 20 + len(body), kind, 1 | flags, 1, 0, family, 0, socket.htons(resource)) + body
+def number(kind, value):
+    return attribute(kind, struct.pack("!i", value))
+name = b"in; add table ip new\0"
+hook = number(1, 1) + number(2, 0)  # input, priority 0
+chain = attribute(1, b"f\0") + attribute(3, name) + attribute(4 | 0x8000, hook) + attribute(7, b"filter\0")
+drop = number(1, 0) + attribute(2 | 0x8000, attribute(2 | 0x8000, number(1, 0)))
+element = attribute(1, b"immediate\0") + attribute(2 | 0x8000, drop)
+rule = attribute(1, b"f\0") + attribute(2, name) + attribute(4 | 0x8000, attribute(1 | 0x8000, element))
+one = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+one.bind((0, 0))
+made = message(10 << 8 | 3, 0x400, 1, 0, chain) + message(10 << 8 | 6, 0xC04, 1, 0, rule)
+one.send(message(16, 0, 0, 10, b"") + made + message(17, 0, 0, 10, b""))
+print(struct.unpack_from("=i", one.recv(4096), 16)[0])
+"""
+
+
 class Ends:
     """Two namespaces with a wire. ``b`` is asked."""
 
@@ -222,6 +245,14 @@ def test_rules_that_cannot_have_dropped_such_a_packet_are_left_out(
         "firewall", hook="input", protocol="IPv4", device=Wire.DEVICES[1], transport="UDP", **packet
     )  # fmt: skip
     assert {name: found[name] for name in expected} == expected, found
+
+
+def test_a_chain_cannot_be_named_so_that_asking_changes_rules(ends: Ends) -> None:
+    ends.b.run("nft", "add table inet f; add chain inet f in")
+    assert ends.b.python(HOSTILE_CHAIN) == "0\n"
+    found = ends.ask("firewall", hook="input", protocol="IPv4", device=Wire.DEVICES[1])
+    assert (found["chain"], found["rule"], found["handle"] > 0) == ("in; add table ip new", None, True)
+    assert ends.b.run("nft", "list", "tables") == "table inet f\n"
 
 
 def test_who_is_at_a_port(ends: Ends) -> None:

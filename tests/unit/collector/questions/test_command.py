@@ -48,12 +48,17 @@ def test_all_commands_that_are_advised_only_read(line: str) -> None:
         "sysctl a=1", "virsh destroy web", "virsh domif-setlink web vnet0 down", "ovs-appctl dpctl/del-flows",
         "nft flush ruleset", "nft -f /etc/passwd", "tc qdisc del dev eth0 root", "conntrack -D", "ss -K dst 1.2.3.4",
         "ovs-ofctl del-flows br0", "ovs-appctl exit", "ip netns exec blue sh", "iptables -F", "bpftool prog load a b",
+        "nft 'list ruleset; flush ruleset'", "nft list chain inet f 'in; flush ruleset'", "nft list chain ip f -f/x",
         "ip 'unbalanced", "/bin/ip link", "ethtool -s eth0", "ip -batch file", "bridge fdb append x",
     ],
 )  # fmt: skip
 def test_what_may_change_something_is_refused(line: str) -> None:
     with pytest.raises(BadQuestion, match=r"^command: "):
         answer("command", {"netns": "host", "command": line})
+
+
+def test_a_table_may_be_named_like_a_command() -> None:
+    assert command.checked("nft -a list chain inet f add")[-2:] == ["f", "add"]
 
 
 def test_what_it_says_is_the_answer() -> None:
