@@ -105,7 +105,9 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
 
 
 def _where(chain: _Chain) -> Json:
-    return {"family": FAMILIES.get(chain[0], str(chain[0])), "table": chain[1], "chain": chain[2]}
+    """Names with which nobody can type a command are not told."""
+    table, name = (one if is_plain(one) else None for one in chain[1:])
+    return {"family": FAMILIES.get(chain[0], str(chain[0])), "table": table, "chain": name}
 
 
 def _counted(before: Dict[Tuple[_Chain, int], _Rule], now: _Rule) -> int:
