@@ -87,12 +87,12 @@ def story(firewall: Namespace, directory: Path, columns: int, lines: int) -> tup
     command = ("/bin/sh", "-c", f"cd {shlex.quote(str(directory))} && exec {shlex.join(words)}")
     with TerminalProcess(command, environment, columns, lines) as console:
         line = PoorLine(console)
-        line.until("a rule or policy of nftables drops")
+        line.until("nftables: ")  # the rule, by name
         line.press("i")
         page = line.until(f"UDP {PORT}")
-        assert "veth-b" in page and "Investigation" in page and "(input" in page  # it is wrapped behind that
+        assert "veth-b" in page and "Investigation" in page and "nftables: " in page
         line.press("y")
-        line.until(f"no clipboard here; command: ip netns exec {firewall.name} nft list ruleset")
+        line.until(f"no clipboard here; command: ip netns exec {firewall.name} nft -a list chain")
         line.press("s")
         line.until("Enter measure and write")
         line.press(UP, CLEAR)  # no time: everything since the start
@@ -117,4 +117,4 @@ def test_from_the_firewall_to_the_ticket_in_under_thirty_keys(firewall: Namespac
         assert ticket.note == "fw 1%"
         (incident,) = [one for one in ticket.incidents or () if one.where.get("device") == "veth-b"]
         assert incident.cause == "firewall-drops" and "UDP" in incident.what and incident.total
-        assert any("nft list ruleset" in command for command in incident.commands)
+        assert any("nft -a list chain" in command for command in incident.commands)
