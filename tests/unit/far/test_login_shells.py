@@ -20,7 +20,6 @@ from netconsole.telemetry.frames import Hello
 from tests.support.local_line import host, script
 
 LIMIT_S = 60
-LIMIT_S = 60
 QUIET = 'exec sh -c "$1"'
 
 
