@@ -39,6 +39,7 @@ def observe(minutes: float) -> Sequence[str]:
     def note(_news: object) -> None:
         with lock, session.view() as state:
             incidents.update(state, session.connection())
+            incidents.look_into(session)
 
     session.on_news(note)
     with closing(session):

@@ -29,10 +29,10 @@ _WHEN = (2020, 1, 1, 0, 0, 0)
 """Of every file in the archive, so that the same source gives the same archive."""
 _MODULE = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 
-COMMAND = "-I -c 'import sys,signal;signal.alarm(2);exec(sys.stdin.buffer.raw.readline())' netconsole"
+COMMAND = "-I -OO -c 'import sys,signal;signal.alarm(2);exec(sys.stdin.buffer.raw.readline())' netconsole"
 """What follows the interpreter on the far command line: words that every shell reads in the same way.
 
-The alarm ends it if the line breaks before anything has arrived.
+Without docstrings it takes 0.4 MB less (-OO). The alarm ends it if the line breaks before anything has arrived.
 """
 
 _ARRIVAL = r"""
