@@ -151,8 +151,7 @@ class OpenIncident:
             self.lead = group.lead
             self.place = {**self.place, **{name: value for name, value in group.place.items() if value not in ANYWHERE}}
         self.level = group.level
-        if self.verdict is not None and self.verdict.level is not None and group.level == "ok":
-            self.level = self.verdict.level
+        self._raise_level()
         self.is_small = self.is_small and all(match.lasting for match in group.matches)
         for match in group.matches:
             self.evidence[match.evidence] = match
@@ -244,6 +243,10 @@ class OpenIncident:
         """Whether it is a fault by what the host answered, though its row alone does not tell."""
         return self.verdict is not None and self.verdict.level is not None
 
+    def _raise_level(self) -> None:
+        if self.verdict is not None and self.verdict.level is not None and self.level == "ok":
+            self.level = self.verdict.level
+
     def look_up(self, state: State, verdicts: Verdicts) -> None:
         """What is known of its cause, and what its host is still to be asked. What the host has answered stays."""
         lead, self.question = self.lead.evidence, None
@@ -260,6 +263,7 @@ class OpenIncident:
         self.answer = answered.document if answered is not None else {}
         words.update(self.answer)
         self.verdict = verdicts.verdict(self.cause, words, is_answered=answered is not None)
+        self._raise_level()
 
     def is_told_late(self) -> bool:
         """Whether only sources moved in this interval that are read less often than another one, which is quiet."""

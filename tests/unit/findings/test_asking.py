@@ -36,6 +36,7 @@ class Host:
             0,
         )
         self.asked: list[HostQuestion] = []
+        self.labels = LABELS
         self.stream.hello()
         self.stream.state.apply(frames.Status(**self.stream.stamp("kernel_drops"), state="attached", mode="summary"))
 
@@ -51,7 +52,7 @@ class Host:
             self.total += dropped
             counts = {"count": Count(delta=dropped, total=self.total)}
             example: dict[str, Label] = {**packet, "mono_ns": self.stream.mono_ns} if packet is not None else {}
-            rows = [Row(labels=LABELS, counts=counts, example=example)] if dropped else []
+            rows = [Row(labels=self.labels, counts=counts, example=example)] if dropped else []
             stamp = self.stream.stamp("kernel_drops")
             self.stream.state.apply(frames.Table(**stamp, name="drops", interval_ns=SECOND, full=False, rows=rows))
             self.stream.end()
@@ -62,7 +63,7 @@ class Host:
     def answer(self, **document: Scalar | None) -> None:
         stamp = {**self.stream.stamp("kernel_drops"), "source": "console"}
         self.stream.state.apply(
-            frames.Answer(**stamp, table="drops", labels=LABELS, question="route", document=document)
+            frames.Answer(**stamp, table="drops", labels=self.labels, question="route", document=document)
         )
 
 
@@ -109,3 +110,16 @@ def test_the_next_incident_of_a_row_asks_again(host: Host) -> None:
     newest = list(host.incidents.log)[-1]
     assert newest.number != first.number and GENERAL in newest.sentence, "what was answered then says nothing of now"
     assert len(host.asked) == 2
+
+
+def test_what_is_none_by_its_row_is_a_fault_by_the_answer_at_once(host: Host) -> None:
+    host.labels = {**LABELS, "reason": "OTHERHOST", "location": "ip_rcv_core", "class": "benign"}
+    packet: dict[str, Label] = {"source": "192.0.2.1", "target": "192.0.2.2", "target_mac": "02:00:00:00:00:ff"}
+    assert host.pass_seconds(2, 300, packet) == [], "frames for others are nobody's loss"
+    (asked,) = host.asked
+    assert asked.name == "stranger"
+    host.answer(is_own=True, is_of_device=True, mac_matches=False, own_mac="02:00:00:00:00:0b")
+    (one,) = host.pass_seconds(1, 300, packet)
+    assert one.level == "!" and "for our 192.0.2.2, but with the MAC 02:00:00:00:00:ff" in one.sentence
+    host.pass_seconds(10)
+    assert {one.level for one in host.incidents.log} == {"!"}
