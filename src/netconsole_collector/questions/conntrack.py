@@ -5,13 +5,15 @@
 """
 
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from netconsole_collector.primitives import files
 from netconsole_collector.questions.known import Json
 from netconsole_collector.questions.within import sysctl, within
+from netconsole_collector.sources.protocol_counters import CONNTRACK, ENTRIES, parse_conntrack
 
-_STATISTICS = b"/proc/thread-self/net/stat/nf_conntrack"
+_STATISTICS = b"/proc/thread-self/net/" + CONNTRACK.encode("ascii")
+_DROPPED, _NOT_INSERTED = "Conntrackdrop", "Conntrackinsert_failed"
 _READINGS, _PAUSE_S = 4, 0.25
 
 
@@ -23,28 +25,19 @@ def answer(arguments: Json) -> Any:
 
 
 def _looked_up() -> Json:
-    before = now = _sums()
+    before = now = _counters()
     for _ in range(_READINGS):
         time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
-        now = _sums()
-        if now.get("drop", 0) > before.get("drop", 0):
+        now = _counters()
+        if now.get(_DROPPED, 0) > before.get(_DROPPED, 0):
             break
-    failed, dropped = (now.get(name, 0) - before.get(name, 0) for name in ("insert_failed", "drop"))
-    return {"entries": _entries(), "full": dropped > failed, "no_port": failed > 0}
+    failed, dropped = (now.get(name, 0) - before.get(name, 0) for name in (_NOT_INSERTED, _DROPPED))
+    return {"entries": now.get(ENTRIES), "full": dropped > failed, "no_port": failed > 0}
 
 
-def _sums() -> Dict[str, int]:
-    """Over all CPUs; empty where the kernel does not tell."""
+def _counters() -> Dict[str, int]:
+    """Empty where the kernel does not tell."""
     try:
-        heads, *cpus = [line.split() for line in files.read(_STATISTICS, 1 << 20).decode("ascii").splitlines()]
-        return {name: sum(int(line[at], 16) for line in cpus) for at, name in enumerate(heads)}
-    except (OSError, ValueError, IndexError):
+        return dict(parse_conntrack(files.read(_STATISTICS, 1 << 20).decode("ascii")))
+    except (OSError, ValueError):
         return {}
-
-
-def _entries() -> Optional[int]:
-    try:
-        lines = files.read(_STATISTICS, 1 << 20).decode("ascii").splitlines()
-        return int(lines[1].split()[0], 16)
-    except (OSError, ValueError, IndexError):
-        return None
