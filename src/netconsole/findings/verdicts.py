@@ -15,12 +15,11 @@ from netconsole.base.errors import BadInput
 from netconsole.base.readers import read_toml
 from netconsole.findings.match import Level
 from netconsole.findings.rules import MAX_NAME, filled
+from netconsole.probes.sentences import alternatives
 from netconsole.telemetry.frames import Scalar
 
 Words: TypeAlias = Mapping[str, Scalar | None]
 """Labels of a row, fields of its latest packet, and what a host answered, by name."""
-WENT_ON = "went_on"
-"""Among the words: whether more was lost while the host was asked."""
 NETNS = "netns"
 ANYTHING = "*"
 _LARGER = ">"
@@ -53,6 +52,8 @@ class VerdictSpec:
     next: str
     commands: Sequence[str]
     level: Level | None
+    names: Sequence[str]
+    """What its sentence names: without one of these it cannot be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Verdicts:
     def verdict(self, cause: str, words: Words, is_answered: bool) -> CauseVerdict | None:
         """The first that fits; None where nothing more is known than the cause."""
         for spec in self.verdicts:
-            if cause in spec.causes and _fits(spec.when, words) and all(_known(words, name) for name in _names(spec)):
+            if cause in spec.causes and _fits(spec.when, words) and all(_known(words, name) for name in spec.names):
                 return _said(spec, words, is_answered)
         return None
 
@@ -107,25 +108,23 @@ def _question(item: Checker) -> QuestionSpec:
     item.only(("cause", "ask", "where", "arguments"))
     arguments = item.table("arguments")
     return QuestionSpec(
-        _texts(item, "cause"), item.text("ask"), _conditions(item.table("where")), _scalars(arguments.values)
+        alternatives(item, "cause"), item.text("ask"), _conditions(item.table("where")), _scalars(arguments.values)
     )
 
 
 def _verdict(item: Checker) -> VerdictSpec:
     item.only(("cause", "when", "why", "next", "commands", "level"))
     level: Level | None = "!" if item.text("level", "", ("", "!")) else None
+    why = item.text("why")
     return VerdictSpec(
-        _texts(item, "cause"),
+        alternatives(item, "cause"),
         _conditions(item.table("when")),
-        item.text("why"),
+        why,
         item.text("next", ""),
         tuple(item.texts("commands")),
         level,
+        tuple(name for _, name, _, _ in string.Formatter().parse(why) if name),
     )
-
-
-def _texts(item: Checker, name: str) -> Sequence[str]:
-    return tuple(item.texts(name)) if isinstance(item.values.get(name), list) else (item.text(name),)
 
 
 def _conditions(item: Checker) -> Mapping[str, Sequence[str]]:
@@ -145,11 +144,6 @@ def _text(value: object) -> str:
 
 def _known(words: Words, name: str) -> bool:
     return words.get(name) not in (None, "")
-
-
-def _names(spec: VerdictSpec) -> set[str]:
-    """What its sentence names: without one of these it cannot be said."""
-    return {name for _, name, _, _ in string.Formatter().parse(spec.why) if name}
 
 
 def _said(spec: VerdictSpec, words: Words, is_answered: bool) -> CauseVerdict:

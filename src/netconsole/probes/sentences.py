@@ -27,7 +27,7 @@ def texts_by_name(section: Checker) -> dict[str, str]:
 
 def alternatives(where: Checker, label: str) -> tuple[str, ...]:
     """One value of a label, or a list of them."""
-    return tuple(where.texts(label)) if isinstance(where.values[label], list) else (where.text(label),)
+    return tuple(where.texts(label)) if isinstance(where.values.get(label), list) else (where.text(label),)
 
 
 def check_sentence(item: Checker, key: str, say: str, known: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from netconsole.far.host import AnyHost
 from netconsole.host import door
 from netconsole.host.collector_process import Unanswered
 from netconsole.telemetry.frames import Scalar
-from netconsole.telemetry.question import HostQuestion
+from netconsole.telemetry.question import WENT_ON, HostQuestion
 from netconsole.telemetry.session import News
 from netconsole.telemetry.state import State
 
@@ -23,7 +23,7 @@ MAX_A_MINUTE = 120
 MAX_THREADS = 4
 _INTERVAL_S = 3.0
 """How long the next interval may take to come."""
-REMAINS, COUNTED_PER_S, WENT_ON = "remains", "counted_per_s", "went_on"
+REMAINS, COUNTED_PER_S = "remains", "counted_per_s"
 """In an answer: what it names is what is left over. That holds if more was lost meanwhile, which is added; and of what
 has counted itself, if it was not much more than that."""
 _MUCH_MORE = 2.0

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.tables import RowKey
 
+WENT_ON = "went_on"
+"""In an answer: whether more was lost while the host was asked."""
+
 
 class CommandOutput(NamedTuple):
     """What a command wrote, the end of it where ``is_cut``, and how it ended; ``seconds``: how long it took."""

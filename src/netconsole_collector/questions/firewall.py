@@ -27,7 +27,6 @@ _HEAD = struct.Struct("=BBH")
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
 _OF_PROTOCOL = {"IPv4": (1, 2), "IPv6": (1, 10)}
 HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
-_INGRESS, _EGRESS = 0, 1
 _DROP, _JUMP, _GOTO = 0, -3, -4
 _READINGS, _PAUSE_S = 4, 0.25
 _NFT = ("/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from netconsole.findings.verdicts import WENT_ON, Verdicts, shipped
+from netconsole.findings.verdicts import Verdicts, shipped
+from netconsole.telemetry.question import WENT_ON
 from netconsole_collector.questions.known import KNOWN
 
 LABELS = {"netns", "device", "reason", "location", "hook", "protocol", "ethertype"}
