@@ -1,10 +1,11 @@
 """What STANDS OUT says of a host on which nothing is wrong: nothing. First without load, then with the healthy mix.
 
-usage: python bench/healthy.py [MINUTES]      (default 10, of each; needs root)
+usage: python bench/healthy.py [MINUTES [PATH [TIMES…]]]      (default 10 of each, wire, 0 1 5 20; needs root)
 
-The healthy mix (tests/support/live/healthy.toml) is played at three rates: as it is written, 5 and 20 times as much
-(1 400 connections a second). Prints every incident with its evidence; asserts nothing. What others do on this host
-meanwhile is seen, too.
+PATH is what lies between the two ends: wire, bridge, router, or switch (the bridge br0 of this host's Open vSwitch,
+as on a host of VMs). The healthy mix (tests/support/live/healthy.toml) is played at three rates: as it is written,
+5 and 20 times as much (1 400 connections a second). Prints every incident with its evidence; asserts nothing. What
+others do on this host meanwhile is seen, too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from tests.support.live.healthy import HealthyMix
 
-TIMES = (1.0, 5.0, 20.0)
+DEFAULTS = ("10", "wire", "0", "1", "5", "20")
 
 
 def observe(minutes: float) -> Sequence[str]:
@@ -50,13 +51,13 @@ def observe(minutes: float) -> Sequence[str]:
 
 
 def main() -> None:
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
-    for times in (0.0, *TIMES):
+    minutes, path, *times = (*sys.argv[1:], *DEFAULTS[len(sys.argv) - 1 :])
+    for each in map(float, times):
         with ExitStack() as stack:
-            if times:
-                HealthyMix(stack, times)
-            found = observe(minutes)
-        name = f"the mix, {times:g} times" if times else "quiet"
+            if each:
+                HealthyMix(stack, each, path)
+            found = observe(float(minutes))
+        name = f"the mix by {path}, {each:g} times" if each else "quiet"
         print(f"{name}, {minutes:g} minutes: {len(found)} incidents", *found, sep="\n  ", flush=True)
 
 

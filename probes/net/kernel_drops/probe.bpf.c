@@ -127,7 +127,7 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
 /* The hook at which a firewall dropped (HOOKS of netconsole_collector/names/labels.py). The kernel does not say it, but what it has
  * done to the packet until then does: a packet that came in has its device's index (skb_iif), one that was routed has a route, and one that
  * goes out has the device that it goes out by. Not told apart: ingress and prerouting, and on lo, which keeps the route, those and input. */
-enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK, HOOK_TO_HOST };
+enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK, HOOK_TO_HOST, HOOK_TO_MANY };
 #define DST_POINTER (~1UL)          /* the rest of _skb_refdst: SKB_DST_PTRMASK */
 #define DST_OF_BRIDGE 0x10          /* DST_FAKE_RTABLE */
 #define DST_OF_TUNNEL 0x80          /* DST_METADATA: where the packet came from, no route */
@@ -158,18 +158,50 @@ static inline u32 hook_of(struct sk_buff *skb, struct nc_place *place, struct nc
     return is_local ? HOOK_INPUT : HOOK_FORWARD;
 }
 
-/* A packet that was sent to this host alone and has no route yet, where the kernel gives no reason: from an address that cannot be its
- * sender, or to one that cannot be its target (before 6.14). What was sent to all, and nobody here wants, is freed at the same place. */
+/* To whom the frame was sent, of a packet that IP turned away. HOOK_TO_MANY: by broadcast or multicast, so that nobody misses it: in a
+ * network of several subnets each host gets the broadcasts of all. HOOK_TO_HOST: to this host alone, it has no route yet, and the kernel
+ * gives no reason: from an address that cannot be its sender, or to one that cannot be its target (before 6.14). */
 #define PACKET_TYPE 7   /* the lowest bits of a byte that has no other name */
-static inline int is_to_host(struct sk_buff *skb)
+enum { FRAME_TO_HOST, FRAME_TO_ALL, FRAME_TO_GROUP };   /* PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST */
+static inline u32 sent_to(struct sk_buff *skb, u32 reason)
 {
 #ifdef HAVE_sk_buff___pkt_type_offset
-    u8 type = NC_AT(u8, (u8 *)skb + offsetof(struct sk_buff, __pkt_type_offset));
+    u8 type = NC_AT(u8, (u8 *)skb + offsetof(struct sk_buff, __pkt_type_offset)) & PACKET_TYPE;
 
-    return !(type & PACKET_TYPE) && !NC_GET(skb, _skb_refdst) && NC_GET(skb, skb_iif);
-#else
-    return 0;
+    if (!NC_GET(skb, skb_iif))
+        return HOOK_NONE;
+    if (type == FRAME_TO_ALL || type == FRAME_TO_GROUP)
+        return HOOK_TO_MANY;
+#ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
+    if (reason == SKB_DROP_REASON_NOT_SPECIFIED && type == FRAME_TO_HOST && !NC_GET(skb, _skb_refdst))
+        return HOOK_TO_HOST;
 #endif
+#endif
+    return HOOK_NONE;
+}
+
+/* Whether IP may have turned a packet away because of its addresses. */
+static inline int is_of_addresses(u32 reason)
+{
+#ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
+    if (reason == SKB_DROP_REASON_NOT_SPECIFIED)
+        return 1;
+#else
+    return 1;           /* a kernel without reasons */
+#endif
+#ifdef HAVE_SKB_DROP_REASON_IP_INADDRERRORS
+    if (reason == SKB_DROP_REASON_IP_INADDRERRORS)
+        return 1;
+#endif
+#ifdef HAVE_SKB_DROP_REASON_IP_INNOROUTES
+    if (reason == SKB_DROP_REASON_IP_INNOROUTES)
+        return 1;
+#endif
+#ifdef HAVE_SKB_DROP_REASON_IP_RPFILTER
+    if (reason == SKB_DROP_REASON_IP_RPFILTER)
+        return 1;
+#endif
+    return 0;
 }
 
 /* The device by which a packet came in, in the namespace that it is in now. */
@@ -339,10 +371,8 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
     if (key.reason == SKB_DROP_REASON_NETFILTER_DROP && !(flags & NC_F_COUNTERS))
         key.hook = hook_of(skb, &key.place, &flow);
 #endif
-#ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
-    if (key.reason == SKB_DROP_REASON_NOT_SPECIFIED && flow.ethertype == ETH_P_IP && !(flags & NC_F_COUNTERS) && is_to_host(skb))
-        key.hook = HOOK_TO_HOST;
-#endif
+    if (flow.ethertype == ETH_P_IP && !(flags & NC_F_COUNTERS) && is_of_addresses(key.reason))
+        key.hook = sent_to(skb, key.reason);
 
     nc_count(0);
     if (flags & NC_F_COUNTERS) {

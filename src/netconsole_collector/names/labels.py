@@ -50,8 +50,10 @@ SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "
 XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
 """NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h. Negative values are error numbers."""
 
-HOOKS = ("none", "prerouting", "input", "forward", "output", "postrouting", "prerouting or input", "to this host")
-"""HOOK_* of probes/net/kernel_drops. The last is no hook: a packet for this host alone, before it was routed."""
+_FIREWALL_HOOKS = ("none", "prerouting", "input", "forward", "output", "postrouting", "prerouting or input")
+HOOKS = (*_FIREWALL_HOOKS, "to this host", "to many")
+"""HOOK_* of probes/net/kernel_drops. The last two are no hooks: a packet for this host alone, before it was routed, and
+one that came by broadcast or multicast."""
 
 TRACKED = {0: "established", 1: "related", 2: "new", 3: "established reply", 4: "related reply", 7: "untracked"}
 """enum ip_conntrack_info (uapi/linux/netfilter/nf_conntrack_common.h)."""

@@ -1,17 +1,17 @@
-"""A healthy mix, in two namespaces: what neighbours send and programs do, and nothing is a fault (healthy.toml)."""
+"""A healthy mix of two namespaces: what neighbours send and programs do, and nothing is a fault (healthy.toml)."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from netconsole.base.readers import read_toml
-from tests.support.live.network import BARE_PYTHON, Namespace, Wire
+from tests.support.live.network import BARE_PYTHON, Namespace, Wire, run
 from tests.support.live.packets import A6, A, checksum
 
 READ, CHURN, LOST = 5002, 5003, 9
@@ -146,21 +146,72 @@ def mix() -> dict[str, list[dict[str, Any]]]:
     return dict(found)
 
 
-class HealthyMix:
-    """Plays the mix from one end of a wire to the other until the stack ends, ``times`` as often as it says."""
+def by_wire(a: Namespace, b: Namespace, *_: object) -> str:
+    """One end is the other's neighbour."""
+    Wire(a, b).use_ipv6()
+    return Wire.ADDRESSES[1]
 
-    def __init__(self, stack: ExitStack, times: float = 1.0) -> None:
+
+def by_bridge(a: Namespace, b: Namespace, middle: Namespace, _: ExitStack) -> str:
+    """Both are ports of a bridge of Linux, which floods what is for many."""
+    middle.ip("link", "add", "br0", "up", "type", "bridge")
+
+    def plug(end: Namespace, device: str) -> None:
+        end.ip("link", "add", device, "type", "veth", "peer", "name", f"to-{device}", "netns", middle.name)
+        middle.ip("link", "set", f"to-{device}", "up", "master", "br0")
+
+    Wire(a, b, between=plug).use_ipv6()
+    return Wire.ADDRESSES[1]
+
+
+def by_router(a: Namespace, b: Namespace, middle: Namespace, _: ExitStack) -> str:
+    """The neighbour of the first end is a router, and the other is behind it."""
+    Wire(a, middle).use_ipv6()
+    middle.ip("link", "add", "veth-down", "type", "veth", "peer", "name", "veth-up", "netns", b.name)
+    for end, device, address in ((middle, "veth-down", "198.51.100.1/24"), (b, "veth-up", "198.51.100.2/24")):
+        end.ip("address", "add", address, "dev", device)
+        end.ip("link", "set", device, "up")
+    a.ip("route", "add", "198.51.100.0/24", "via", Wire.ADDRESSES[1])
+    b.ip("route", "add", "default", "via", "198.51.100.1")
+    middle.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    return "198.51.100.2"
+
+
+def by_switch(a: Namespace, b: Namespace, _: Namespace, stack: ExitStack) -> str:
+    """Both are ports of this host's Open vSwitch, beside the VMs on its bridge br0."""
+
+    def plug(end: Namespace, device: str) -> None:
+        run("ip", "link", "add", f"mix{device}", "up", "type", "veth", "peer", "name", device, "netns", end.name)
+        run("ovs-vsctl", "add-port", "br0", f"mix{device}")
+        stack.callback(run, "ovs-vsctl", "del-port", "br0", f"mix{device}")
+
+    Wire(a, b, between=plug).use_ipv6()
+    return Wire.ADDRESSES[1]
+
+
+PATHS: dict[str, Callable[[Namespace, Namespace, Namespace, ExitStack], str]] = {
+    "wire": by_wire,
+    "bridge": by_bridge,
+    "router": by_router,
+    "switch": by_switch,
+}
+
+
+class HealthyMix:
+    """Plays the mix from one end of a path to the other until the stack ends, ``times`` as often as it says."""
+
+    def __init__(self, stack: ExitStack, times: float = 1.0, path: str = "wire") -> None:
         self._stack = stack
-        self.a, self.b = Namespace(), Namespace()
-        for one in (self.a, self.b):
+        self.a, self.b, self.middle = Namespace(), Namespace(), Namespace()
+        for one in (self.a, self.b, self.middle):
             stack.callback(one.remove)
-        Wire(self.a, self.b).use_ipv6()
+        target = PATHS[path](self.a, self.b, self.middle, stack)
         data = mix()
         rates: dict[str, Any] = {one["name"]: one["per_s"] for one in data["program"]}
         taps, comes = (rates.pop(name) for name in [*rates] if name.startswith(("a namespace", "a tap")))
         rates["frames"] = [(one["per_s"], frame(one).hex()) for one in data["frame"]]
         self._start(self.b, SERVER, READ, CHURN)
-        words = json.dumps([Wire.ADDRESSES[1], READ, CHURN, rates, times, Wire.DEVICES[0]])
+        words = json.dumps([target, READ, CHURN, rates, times, Wire.DEVICES[0]])
         self._start(self.a, CLIENT, words)
         churn = json.dumps([f"{self.b.name}x", comes, taps])
         self._start(self.b, COMES_AND_GOES, churn)
@@ -173,7 +224,8 @@ class HealthyMix:
 
     def is_of(self, labels: Sequence[object]) -> bool:
         """Whether one of these is a name of its namespaces."""
-        return bool({self.a.name, self.b.name, str(self.a.inode), str(self.b.inode)} & {str(one) for one in labels})
+        ours = (self.a, self.b, self.middle)
+        return bool({str(name) for one in ours for name in (one.name, one.inode)} & {str(one) for one in labels})
 
 
 def frame(one: dict[str, Any]) -> bytes:

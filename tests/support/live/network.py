@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -155,12 +155,17 @@ class Wire:
     DEVICES = ("veth-a", "veth-b")
     MACS = ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
 
-    def __init__(self, a: Namespace, b: Namespace) -> None:
+    def __init__(self, a: Namespace, b: Namespace, *, between: Callable[[Namespace, str], None] | None = None) -> None:
+        """``between``: plugs a device of a namespace in elsewhere, instead of one into the other."""
         self.a, self.b = a, b
         self._has_ipv6 = True
-        here, there = (str(os.getpid() * 100 + next(_numbers)) for _ in "ab")  # those of no other wire
-        peer = ("type", "veth", "peer", "name", self.DEVICES[1], "index", there, "netns", b.name)
-        a.ip("link", "add", self.DEVICES[0], "index", here, *peer)
+        if between is None:
+            here, there = (str(os.getpid() * 100 + next(_numbers)) for _ in "ab")  # those of no other wire
+            peer = ("type", "veth", "peer", "name", self.DEVICES[1], "index", there, "netns", b.name)
+            a.ip("link", "add", self.DEVICES[0], "index", here, *peer)
+        else:
+            for namespace, device in zip((a, b), self.DEVICES, strict=True):
+                between(namespace, device)
         for namespace, device, mac in zip((a, b), self.DEVICES, self.MACS, strict=True):
             namespace.ip("link", "set", device, "address", mac)
         self._ipv6(False)  # it talks by itself, and tests count
