@@ -25,6 +25,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
+from netconsole.run.preflight import RunPlan
 from tests.support.live.healthy import HealthyMix
 
 DEFAULTS = ("10", "wire", "0", "1", "5", "20")
@@ -34,7 +35,7 @@ def observe(minutes: float) -> Sequence[str]:
     """The incidents of so many minutes under the profile summary."""
     manifests = load_all()
     profile = load("summary", manifests)
-    session = session_of(plan(profile, manifests), profile, manifests)
+    session = session_of(RunPlan(profile, manifests, plan(profile, manifests)))
     incidents, lock = Incidents(manifests, profile.budget), threading.Lock()
 
     def note(_news: object) -> None:

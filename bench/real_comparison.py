@@ -28,11 +28,10 @@ from typing import NamedTuple
 
 from pyroute2 import Ethtool
 
-from netconsole.cli.options import choose
+from netconsole.cli.measuring import Measuring
 from netconsole.compare.compare import compare, compare_metrics
 from netconsole.compare.document import Comparison
 from netconsole.compare.metrics import flatten
-from netconsole.run import headless
 from netconsole.run.assembly import live_run
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot, encode, load
@@ -183,7 +182,7 @@ def measure(folder: Path, name: str) -> Snapshot:
 @contextlib.contextmanager
 def one_session(folder: Path) -> Iterator[Callable[[str], Snapshot]]:
     """Snapshots of LOSS_SECONDS each from one session: hundreds of runs, and the probes are made ready once."""
-    manifests, chosen, requests = choose(profile(folder), ())
+    plan = Measuring(profile(folder)).plan()
     news = threading.Event()
 
     def wait(true: Callable[[], bool]) -> None:
@@ -191,11 +190,11 @@ def one_session(folder: Path) -> Iterator[Callable[[str], Snapshot]]:
             news.wait(0.1)
             news.clear()
 
-    with live_run(requests, chosen, manifests) as live:
+    with live_run(plan) as live:
         live.session.on_news(lambda _: news.set())
         live.session.start()
         wait(live.session.settled)
-        facts = headless.facts()
+        facts = live.facts()
 
         def closed_ns() -> int:
             with live.session.view() as state:
@@ -210,7 +209,7 @@ def one_session(folder: Path) -> Iterator[Callable[[str], Snapshot]]:
                     start = builder.totals(state)
                 wait(lambda: closed_ns() >= start.mono_ns + (LOSS_SECONDS - 0.5) * 1e9)
                 with live.session.view() as state:
-                    file.write_bytes(encode(builder.build(state, manifests, chosen, start, facts)))
+                    file.write_bytes(encode(builder.build(state, plan.manifests, plan.profile, start, facts)))
             return load(file)
 
         yield measure_again

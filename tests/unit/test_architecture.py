@@ -22,7 +22,7 @@ ROOM = re.compile(r"^\| `(\w+)` \|", re.M)
 WALK = STEP.findall(PAGE)
 SINGLE_IMPORTS = {
     # A document that holds another one, a step that uses the one before.
-    ("snapshot", "ping"), ("run", "calibrate"), ("run", "recording"),
+    ("snapshot", "ping"), ("run", "calibrate"),
     # Describes this machine where no collector does.
     ("snapshot", "host"),
     # The console gets its escalations here.

@@ -1,13 +1,11 @@
-"""The options that narrow a run (--device, --netns, --address, --port, --vlan …), with the words of the knobs."""
+"""What the options that narrow a run mean: values of knobs, for a profile and the probes of a plan."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
@@ -15,71 +13,11 @@ from netconsole.base.figure import safe
 if TYPE_CHECKING:
     from netconsole.probes.manifest import Manifest
     from netconsole.profile.profile import Profile
+    from netconsole.run.preflight import RunPlan
     from netconsole.telemetry.frames import Scalar
-    from netconsole.telemetry.request import ProbeRequest
-
-DeviceOption = Annotated[str | None, typer.Option("--device", metavar="NAME", help="Only this interface.")]
-VmOption = Annotated[
-    str | None, typer.Option("--vm", metavar="NAME", help="Only the device of this VM, where it has one.")
-]
-NetnsOption = Annotated[
-    str | None, typer.Option("--netns", metavar="NAME|INODE", help="Only this network namespace; host: the host's.")
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        metavar="A[/N][,B]",
-        help="Only packets from or to A; A,B: between both; from:A, to:B, from:A,to:B: in this direction.",
-    ),
-]
-PortOption = Annotated[
-    str | None,
-    typer.Option(
-        "--port",
-        metavar="P[,Q]",
-        help="Only packets from or to P, as with --address; two ports stand in the order of two addresses.",
-    ),
-]
-ProtocolOption = Annotated[
-    str | None, typer.Option("--protocol", metavar="L4", help="Only tcp, udp, icmp, icmpv6, sctp or a number.")
-]
-VlanOption = Annotated[int | None, typer.Option("--vlan", metavar="ID", help="Only packets with this outer tag.")]
-EthertypeOption = Annotated[
-    str | None, typer.Option("--ethertype", metavar="NUMBER", help="Only this kind of frame, such as 0x0806 for ARP.")
-]
-MacOption = Annotated[
-    str | None, typer.Option("--mac", metavar="MAC", help="Only packets from or to this MAC address.")
-]
-
-ReasonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--reason", metavar="A[,B]", help="Only drops for these reasons of the kernel; not:A,B: for all others."
-    ),
-]
 
 _NOT_YET = 0
 """The inode of a namespace whose host is not entered yet."""
-
-
-def given(
-    device: str | None,
-    netns: str | None,
-    address: str | None,
-    port: str | None,
-    protocol: str | None,
-    vlan: int | None = None,
-    ethertype: str | None = None,
-    mac: str | None = None,
-    vm: str | None = None,
-    reason: str | None = None,
-) -> dict[str, str | int]:
-    """The filters that were given, by the names of their options: those of the knobs, and ``vm``."""
-    values: dict[str, str | int | None] = {"device": device, "netns": netns, "address": address, "port": port}
-    values |= {"protocol": protocol, "vlan": vlan, "ethertype": ethertype, "mac": mac, "vm": vm}
-    values["reason"] = reason
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def narrowed(
@@ -92,6 +30,8 @@ def narrowed(
     """
     from netconsole.probes.knobs import contradictions, refusal
 
+    if not filters:
+        return profile
     wanted: dict[str, Scalar] = {}
     given = {name: str(filters[name]) for name in ("netns", "vm") if name in filters}
     filters = dict(filters)
@@ -118,21 +58,15 @@ def narrowed(
     return replace(profile, filters={**profile.filters, **wanted}, given=given, probes=probes)
 
 
-def check_used(
-    filters: Mapping[str, str | int],
-    requests: Sequence[ProbeRequest],
-    profile: Profile,
-    named: Sequence[str],
-    manifests: Mapping[str, Manifest],
-) -> None:
-    """Raises BadInput for a filter that none of the planned probes has. ``named``: those of --probe."""
+def check_used(filters: Mapping[str, str | int], plan: RunPlan) -> None:
+    """Raises BadInput for a filter that none of the planned probes has."""
     from netconsole.profile.scope import can_narrow
 
     for name in filters:
         knob = "device" if name == "vm" else name
-        if not any(can_narrow(manifests[request.name], knob) for request in requests):
-            of = f"--probe has this filter: {', '.join(named)}" if named else f"profile {profile.name} has this filter"
-            raise bad(f"--{name}", "", f"no probe of {of}")
+        if not any(can_narrow(plan.manifests[request.name], knob) for request in plan.requests):
+            of = f"--probe has this filter: {', '.join(plan.named)}" if plan.named else ""
+            raise bad(f"--{name}", "", f"no probe of {of or f'profile {plan.profile.name} has this filter'}")
 
 
 def _number(name: str, text: str | int) -> str | int:

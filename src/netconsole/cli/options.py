@@ -1,4 +1,4 @@
-"""What commands share: exit codes, options, and the choice of what to run."""
+"""What commands share: exit codes, options, and the way to a host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from netconsole.far.door import Approach
     from netconsole.far.host import AnyHost
     from netconsole.probes.manifest import Manifest
-    from netconsole.profile.profile import Profile
     from netconsole.telemetry.request import ProbeRequest
 
 DONE = 0
@@ -26,7 +25,6 @@ FOUND = 1
 BAD_USAGE = 2
 UNABLE = 3
 INTERRUPTED = 130
-LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 60.0
 
 FORCE_HELP = "Start even if the forecast is over the budget."
 SETTINGS: dict[str, Any] = {
@@ -74,43 +72,11 @@ HostsOption = Annotated[
         "--host", metavar="ssh://[USER@]HOST[:PORT]", help="Measure this host over SSH. Nothing is installed there."
     ),
 ]
-IntervalOption = Annotated[
-    str | None,
-    typer.Option("--interval", metavar="TIME", help="Time from reading to reading, 100ms to 60s. Default: 1s."),
-]
 FormatOption = Annotated[
     str | None, typer.Option("--format", help="text, md, html or json. Default: by the file's ending.")
 ]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace the file of -o if it exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-
-def choose(
-    profile: str,
-    names: Sequence[str] | None,
-    host: str | None = None,
-    filters: Mapping[str, str | int] | None = None,
-) -> tuple[dict[str, Manifest], Profile, Sequence[ProbeRequest]]:
-    """Manifests, profile and what to run. Raises BadInput and Unable before anything is started."""
-    from netconsole.host.privileges import require
-    from netconsole.probes.catalogue import load_all
-    from netconsole.profile.loader import load
-    from netconsole.profile.plan import plan
-
-    manifests = load_all()
-    chosen = load(profile, manifests)
-    if filters:
-        from netconsole.cli.filters import check_used, narrowed
-
-        chosen = narrowed(chosen, manifests, filters, host is not None)
-    requests = plan(chosen, manifests, names or ())
-    if not requests:
-        raise bad("--profile", chosen.name, "all probes of this profile are off: there is nothing to measure")
-    if filters:
-        check_used(filters, requests, chosen, names or (), manifests)
-    if host is None:
-        require(requests)
-    return manifests, chosen, requests
 
 
 def belongs_after(option: str, context: typer.Context) -> BadInput:
@@ -124,26 +90,6 @@ def none_measured(requests: Sequence[ProbeRequest]) -> str:
     is_own = any(request.source == "bpf" for request in requests)
     what = "no BPF probe could be attached" if is_own else "no probe could measure anything"
     return f"{what}; netconsole doctor says why, and what would help"
-
-
-def interval_of(text: str | None) -> float:
-    """Seconds from one reading to the next. Raises BadInput."""
-    from netconsole.base.figure import parse_duration, safe
-
-    seconds = 1.0 if text is None else parse_duration(text)
-    if seconds is None or not LEAST_INTERVAL_S <= seconds <= MOST_INTERVAL_S:
-        raise bad("--interval", "", f'expected a time from 100ms to 60s such as "1s", found "{safe(text, 40)}"')
-    return seconds
-
-
-def interval_within(text: str | None, duration_s: float) -> float:
-    """The same for a run of this length: of one shorter than a second that length, if none is given."""
-    if text is None:
-        return min(interval_of(None), max(LEAST_INTERVAL_S, duration_s))
-    seconds = interval_of(text)
-    if seconds > duration_s:
-        raise bad("--interval", "", f"expected at most {duration_s:g} s, the duration: a figure needs a whole interval")
-    return seconds
 
 
 def only_one(hosts: Sequence[str] | None, command: str) -> str | None:

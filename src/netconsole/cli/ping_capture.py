@@ -87,11 +87,11 @@ def capture(
     from netconsole.base import output as out
     from netconsole.ping import capture as documents
     from netconsole.probes.catalogue import load_all
-    from netconsole.run.headless import facts
     from netconsole.run.namespace_there import inode_there
     from netconsole.run.ping_capture import Ending, vantage_run
     from netconsole.run.ping_capture import capture as watch
     from netconsole.run.stop import Interrupted
+    from netconsole.sources.facts import collect
 
     host = only_one(hosts, "netconsole ping capture")
     point = role_of(role)
@@ -106,7 +106,7 @@ def capture(
                 between = dataclasses.replace(between, netns=inode_there(netns, there))
             vantage = vantage_run(point, between, manifests, there)
             vantage.session.on_news(progress(vantage))
-            taken = watch(vantage, ending, say, partial(facts, there))
+            taken = watch(vantage, ending, say, partial(collect, there))
     except Interrupted as error:
         return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     taken = msgspec.structs.replace(taken, run=run[:200] or None)

@@ -174,10 +174,10 @@ class EnteredHosts:
 def _measured(
     made: PingPlan, manifests: Mapping[str, Manifest], hosts: EnteredHosts, duration_s: float
 ) -> list[PingCapture]:
-    from netconsole.run.headless import facts
     from netconsole.run.ping_capture import vantage_run
     from netconsole.run.ping_run import EchoSender
     from netconsole.run.ping_run import run as run_all
+    from netconsole.sources.facts import collect
 
     of_role = {point.role: hosts.enter(point.host) for point in made.points}
     runs = [vantage_run(point.role, point.between, manifests, of_role[point.role]) for point in made.points]
@@ -188,7 +188,7 @@ def _measured(
     if made.sent_at is not None:
         sender = hosts.enter(made.sent_at)
         send = lambda changed: EchoSender(sender, target, traffic, changed)  # noqa: E731
-    captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: facts(of_role[one.role]))
+    captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: collect(of_role[one.role]))
     for one in runs:
         say(summary(one))
     return captures

@@ -11,39 +11,16 @@ import typer
 
 from netconsole.base.errors import Unable, bad
 from netconsole.base.figure import memory, safe
-from netconsole.cli.filters import (
-    AddressOption,
-    DeviceOption,
-    EthertypeOption,
-    MacOption,
-    NetnsOption,
-    PortOption,
-    ProtocolOption,
-    ReasonOption,
-    VlanOption,
-    VmOption,
-    given,
-)
+from netconsole.cli.measuring import Measuring, spread
 from netconsole.cli.options import (
     BAD_USAGE,
     DONE,
     FOUND,
     INTERRUPTED,
-    ForceOption,
-    HostsOption,
-    IntervalOption,
-    ProbeOption,
-    ProfileOption,
     approach,
-    choose,
-    enter,
-    interval_of,
-    interval_within,
     none_measured,
     only_one,
 )
-from netconsole.run import preflight
-from netconsole.run.preflight import DEFAULT_PROFILE
 
 MOST_S = 720 * 3600.0
 MAX_NOTE = 400
@@ -65,13 +42,13 @@ MaxTime = Annotated[
 ]
 
 
+@spread
 def record(
+    what: Measuring,
     output: Annotated[
         Path,
         typer.Option("-o", "--output", metavar="FILE", help="The new file. An existing file is never overwritten."),
     ],
-    profile: ProfileOption = DEFAULT_PROFILE,
-    probe: ProbeOption = None,
     duration: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="How long to record, such as 90s, 10m, 2h. Default: until Ctrl-C."),
@@ -81,54 +58,28 @@ def record(
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT", help="A note for the reader: what the recording shows.")
     ] = None,
-    device: DeviceOption = None,
-    vm: VmOption = None,
-    netns: NetnsOption = None,
-    address: AddressOption = None,
-    port: PortOption = None,
-    protocol: ProtocolOption = None,
-    vlan: VlanOption = None,
-    ethertype: EthertypeOption = None,
-    mac: MacOption = None,
-    reason: ReasonOption = None,
-    interval: IntervalOption = None,
-    force: ForceOption = False,
-    hosts: HostsOption = None,
 ) -> int:
     """Record everything that the console would show, without a screen. Progress goes to standard error.
 
     `netconsole replay` shows it later.
     """
     from netconsole.base.figure import parse_duration
-    from netconsole.host import door
-    from netconsole.recording.recorder import Recorder, describe
     from netconsole.run import headless
-    from netconsole.run.assembly import live_run
-    from netconsole.run.namespace_there import located
+    from netconsole.run.assembly import open_run
     from netconsole.run.stop import Interrupted
 
-    host = only_one(hosts, "netconsole record")
+    host = only_one(what.host, "netconsole record")
     if output == Path("-"):
         raise bad("-o", "", "a recording goes to a file, not to standard output: name one")
     duration_s = None if duration is None else parse_duration(duration)
     if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
         raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
-    interval_s = interval_of(interval) if duration_s is None else interval_within(interval, duration_s)
+    interval_s = what.interval_s(duration_s)
     max_bytes, max_s = bounds(max_size, max_time)
-    filters = given(device, netns, address, port, protocol, vlan, ethertype, mac, vm, reason)
-    with approach(host) as way:
-        manifests, chosen, requests = choose(profile, probe, host, filters)
-        there = enter(way, manifests)
-        chosen, requests = located(chosen, requests, there)
-        start = preflight.before_start(chosen, manifests, requests, force, named=probe or (), host=there)
-        modes = {request.name: request.mode for request in start.requests}
-        header = describe(chosen, modes, manifests, door.describe(there), note and note[:MAX_NOTE])
-        recorder = Recorder(output, header, chosen.budget, max_bytes, max_s)
+    with approach(host) as way, open_run(what.plan(interval_s, duration_s), way) as live:
+        recorder = live.recorder(output, note and note[:MAX_NOTE], max_bytes, max_s)
         try:
-            with live_run(
-                start.requests, chosen, manifests, left_out=start.left_out, host=there, interval_s=interval_s
-            ) as live:
-                attached = headless.record(live.session, recorder, duration_s, live.enforcer, manifests, interval_s)
+            attached = headless.record(live, recorder, duration_s)
         except Interrupted as error:
             kept = f"what was recorded is in {safe(output)}" if recorder.progress.bytes else "nothing recorded"
             print(f"netconsole: interrupted, {kept}: {error}", file=sys.stderr)
@@ -140,7 +91,7 @@ def record(
     left_out = f", {progress.left_out} frames left out to keep the budget" if progress.left_out else ""
     print(f"netconsole: {memory(progress.bytes / 1024)} in {safe(output)}{left_out}", file=sys.stderr)
     if not attached:
-        raise Unable(none_measured(start.requests))
+        raise Unable(none_measured(live.plan.requests))
     return DONE
 
 

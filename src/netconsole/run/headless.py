@@ -10,30 +10,25 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Protocol
 
 from netconsole.base import figure
-from netconsole.base.fact_keys import FactData
 from netconsole.base.output import print_progress
-from netconsole.budget.enforcer import Enforcer
-from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.findings.incident import document
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Profile
-from netconsole.profile.scope import RunScope
 from netconsole.recording.recorder import Recorder
+from netconsole.run.assembly import LiveRun
 from netconsole.run.stop import Interrupted, Stop, signals
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.frames import SourceName
-from netconsole.telemetry.session import News, ReadsWhole, Recordable, Session
+from netconsole.telemetry.session import News, ReadsWhole, Session
 from netconsole.telemetry.state import State
 from netconsole.telemetry.words import short_reason
 
@@ -45,31 +40,17 @@ _COUNTDOWN_COLUMNS = 40
 _FOR_EVER_S = 10 * 365 * 86400.0
 
 
-class RecordableSession(Session, Recordable, Protocol):
-    """A session that can be recorded."""
-
-
-def measure(
-    session: Session,
-    manifests: Mapping[str, Manifest],
-    profile: Profile,
-    duration_s: float,
-    facts: Callable[[], Mapping[str, FactData]] | None = None,
-    enforcer: Enforcer | None = None,
-    note: str | None = None,
-    interval_s: float = 1.0,
-) -> Snapshot:
-    """Run ``session`` for ``duration_s`` after every probe is attached or was refused, then close it.
+def measure(live: LiveRun, duration_s: float, note: str | None = None) -> Snapshot:
+    """Run for ``duration_s`` after every probe is attached or was refused, then close the session.
 
     Raises Interrupted when a signal came before measuring began.
     """
+    session, interval_s, profile, manifests = live.session, live.plan.interval_s, live.plan.profile, live.plan.manifests
     stop = Stop()
     session.on_news(stop.heard)
-    if enforcer is not None:
-        enforcer.on_action(_say_action)
-        enforcer.start()
+    live.enforcer.on_action(_say_action)
     with signals(stop), contextlib.closing(session):
-        session.start()
+        live.start()
         if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
         # Begin and end with whole intervals, so that everything in between is counted exactly. Begin and end with a
@@ -96,38 +77,31 @@ def measure(
         countdown.end()
         if stop.requested or not stop.wait(lambda: is_over() and _is_set(whole), 2 * interval_s + 10):
             _next_interval(session, stop, interval_s, whole)
-        read = facts() if facts is not None else {}
+        read = live.facts()
         line = session.connection().line
         with session.view() as state:
-            actions = enforcer.actions if enforcer is not None else ()
+            actions = live.enforcer.actions
             found = document(incidents.log, start.wall_ns)
             taken = builder.build(state, manifests, profile, start, read, note, actions, found, line=line)
             return with_drop_places(taken, builder.span(state, start), manifests)
 
 
-def record(
-    session: RecordableSession,
-    recorder: Recorder,
-    duration_s: float | None,
-    enforcer: Enforcer,
-    manifests: Mapping[str, Manifest],
-    interval_s: float = 1.0,
-) -> bool:
-    """Record ``session`` for ``duration_s`` after every probe is attached or was refused, then close both.
+def record(live: LiveRun, recorder: Recorder, duration_s: float | None) -> bool:
+    """Record for ``duration_s`` after every probe is attached or was refused, then close session and recorder.
 
     None: until a signal comes, or the recorder ends by itself. Returns whether a BPF probe was attached; without one in
     the run, whether any probe measures. Raises Interrupted when a signal came before the recording began.
     The log of incidents is recorded, too.
     """
+    session, interval_s, manifests = live.session, live.plan.interval_s, live.plan.manifests
     stop = Stop()
     session.on_news(stop.heard)
-    incidents = Incidents(manifests, enforcer.profile.budget)
+    incidents = Incidents(manifests, live.plan.profile.budget)
     session.on_news(partial(_observe, session, incidents))
     recorder.log = incidents.saved
-    enforcer.on_action(_say_action)
-    enforcer.start()
+    live.enforcer.on_action(_say_action)
     with signals(stop), contextlib.closing(recorder), contextlib.closing(session):
-        session.start()
+        live.start()
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
         attached = _say_refused(session, manifests)
@@ -193,21 +167,6 @@ def outcome(taken: Snapshot, output: Path | None, is_redacted: bool) -> str:
     worst = taken.incidents[0]
     what = "" if is_redacted else f" {figure.safe(worst.what)}{'' if worst.ended is None else ' (ended)'}"
     return f"{file}{figure.things(len(taken.incidents), 'incidents')}, the worst: {worst.level}{what}"
-
-
-def statistics_every_s(duration_s: float) -> float:
-    """How often to sample run times in a run of this length. A short run needs at least one window too."""
-    return min(5.0, max(1.0, duration_s / 10))
-
-
-def facts(host: AnyHost = THIS_HOST, scope: RunScope | None = None) -> Mapping[str, FactData]:
-    """The configuration of a host, as far as it is within ``scope``.
-
-    Imported late, because its readers take more memory than everything else.
-    """
-    from netconsole.sources.facts import collect
-
-    return {key: fact for key, fact in collect(host).items() if scope is None or scope.has_fact(key)}
 
 
 def _say_refused(session: Session, manifests: Mapping[str, Manifest]) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import door
-from netconsole.profile.profile import Profile
-from netconsole.telemetry.request import ProbeRequest
+from netconsole.run.preflight import RunPlan
 from netconsole_collector.names.netns_labels import is_namespace_inode
 
 NETNS = "netns"
@@ -26,19 +24,17 @@ def inode_there(name: str, host: AnyHost = THIS_HOST) -> int:
     return found
 
 
-def located(
-    profile: Profile, requests: Sequence[ProbeRequest], host: AnyHost
-) -> tuple[Profile, Sequence[ProbeRequest]]:
-    """The profile and its probes, narrowed to the namespace that was named, as the host has it. Raises BadInput."""
+def located(plan: RunPlan, host: AnyHost) -> RunPlan:
+    """The plan narrowed to the namespace that was named, as the host has it. Raises BadInput."""
+    profile = plan.profile
     name = profile.given.get(NETNS)
     if name is None or is_namespace_inode(name) or host.address is None:
-        return profile, requests
+        return plan
     inode = inode_there(name, host)
     probes = {
         probe: replace(choice, knobs={**choice.knobs, NETNS: inode}) if NETNS in choice.knobs else choice
         for probe, choice in profile.probes.items()
     }
-    narrowed = [
-        replace(one, knobs={**one.knobs, NETNS: inode}) if NETNS in one.knobs else one for one in requests
-    ]  # fmt: skip
-    return replace(profile, filters={**profile.filters, NETNS: inode}, probes=probes), narrowed
+    requests = [replace(one, knobs={**one.knobs, NETNS: inode}) if NETNS in one.knobs else one for one in plan.requests]
+    there = replace(profile, filters={**profile.filters, NETNS: inode}, probes=probes)
+    return replace(plan, profile=there, requests=requests)

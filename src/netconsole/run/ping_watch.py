@@ -25,7 +25,6 @@ from netconsole.ping.echo_log import EchoLog
 from netconsole.ping.vantage import request_of
 from netconsole.probes.catalogue import typed_modules
 from netconsole.probes.manifest import Manifest
-from netconsole.run.headless import facts
 from netconsole.run.ping_capture import INTERVAL_S, SETTLE_LIMIT_S, VantageRun, attached, document, next_reading
 from netconsole.run.ping_places import HERE, HOST_ROLES, PlaceTables, read_places
 from netconsole.run.ping_plan import PingPlan, PlannedPoint
@@ -33,6 +32,7 @@ from netconsole.run.ping_run import EchoSender
 from netconsole.run.stop import Stop
 from netconsole.run.tsc_points import TscPoints
 from netconsole.session.live import LiveSession
+from netconsole.sources.facts import collect
 
 PlacePhase = Literal["connecting", "starting", "watching", "ended", "failed"]
 LAST_ECHOES = 12
@@ -89,7 +89,7 @@ class PingWatch:
         self,
         plan: PingPlan,
         manifests: Mapping[str, Manifest],
-        read_facts: Callable[[AnyHost], Mapping[str, FactData]] = facts,
+        read_facts: Callable[[AnyHost], Mapping[str, FactData]] = collect,
     ) -> None:
         """``read_facts`` reads the configuration of a place, here or far."""
         self._plan = plan

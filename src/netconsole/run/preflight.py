@@ -27,6 +27,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What is measured: the same on every host.
+
+    ``named``: probes that the user named, which are not left out. ``force``: they start whatever they cost.
+    ``interval_s``: from one reading to the next. ``duration_s``: None if it measures until somebody ends it.
+    """
+
+    profile: Profile
+    manifests: Mapping[str, Manifest]
+    requests: Sequence[ProbeRequest]
+    named: Sequence[str] = ()
+    force: bool = False
+    interval_s: float = 1.0
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """What is started; and by name what is not started because of its cost, and why."""
 
@@ -35,31 +52,23 @@ class Start:
 
 
 def before_start(
-    profile: Profile,
-    manifests: Mapping[str, Manifest],
-    requests: Sequence[ProbeRequest],
-    force: bool = False,
-    may_ask: bool = False,
-    named: Sequence[str] = (),
-    host: AnyHost = THIS_HOST,
-    say: Callable[[str], None] | None = None,
+    plan: RunPlan, host: AnyHost = THIS_HOST, may_ask: bool = False, say: Callable[[str], None] | None = None
 ) -> Start:
     """Report a missing interface and the forecast. Leave out too expensive probes that only DEFAULT_PROFILE asks for.
 
-    ``named``: probes that the user named, which are not left out. ``say``: reports it; None: standard error does.
-
-    Raises Unable when the rest exceeds the budget, unless ``force`` or the user confirms it.
+    ``say``: reports it; None: standard error does. Raises Unable when the rest exceeds the budget, unless the plan
+    forces it, or the user confirms it where he may be asked.
     """
     from netconsole.budget import forecast
     from netconsole.profile.scope import host_wide, said, words
 
-    say = say or _say
-    if wide := host_wide(profile, manifests, (request.name for request in requests)):
+    say, profile, requests = say or _say, plan.profile, plan.requests
+    if wide := host_wide(profile, plan.manifests, (request.name for request in requests)):
         say(f"only {words(said(profile))}; host-wide: {', '.join(wide)}")
     if device := str(profile.filters.get("device") or ""):
         _say_if_missing(device, host, say)
     modes = {request.name: request.mode for request in requests}
-    expensive = [(one, modes[one.name]) for one in _expensive(requests, manifests, host)]
+    expensive = [(one, modes[one.name]) for one in _expensive(plan, host)]
     if not expensive:
         return Start(requests)
     from netconsole.budget.forecaster import forecast_now
@@ -76,9 +85,9 @@ def before_start(
     for one in forecasts:
         say(forecast.describe(one))
     above = forecast.excess(forecasts, profile.budget, 0.0, outlook.packets_per_s)
-    if above is None or force:
+    if above is None or plan.force:
         return Start(requests)
-    spare = [one.name for one in requests if _is_of_default_profile(profile, one, named)]
+    spare = [one.name for one in requests if _is_of_default_profile(plan, one)]
     out = {one.probe: one for one in forecast.too_costly(forecasts, profile.budget, spare, outlook.packets_per_s)}
     if out:
         for name in out:
@@ -91,19 +100,13 @@ def before_start(
     raise Unable(f"{why}; --force starts it anyway, and the governor then reduces what costs too much")
 
 
-def put_off(
-    profile: Profile,
-    manifests: Mapping[str, Manifest],
-    requests: Sequence[ProbeRequest],
-    named: Sequence[str],
-    host: AnyHost = THIS_HOST,
-) -> list[ProbeRequest]:
+def put_off(plan: RunPlan, host: AnyHost = THIS_HOST) -> list[ProbeRequest]:
     """Expensive summaries that only DEFAULT_PROFILE asks for. The console forecasts and starts them after it opened."""
-    expensive = {manifest.name for manifest in _expensive(requests, manifests, host)}
-    return [one for one in requests if one.name in expensive and _is_of_default_profile(profile, one, named)]
+    expensive = {manifest.name for manifest in _expensive(plan, host)}
+    return [one for one in plan.requests if one.name in expensive and _is_of_default_profile(plan, one)]
 
 
-def _expensive(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifest], host: AnyHost) -> list[Manifest]:
+def _expensive(plan: RunPlan, host: AnyHost) -> list[Manifest]:
     """The expensive probes. Those of a missing kernel module are not forecast, because they will be refused."""
     from netconsole.budget import forecast
     from netconsole.host.identity import shows_module
@@ -111,7 +114,7 @@ def _expensive(requests: Sequence[ProbeRequest], manifests: Mapping[str, Manifes
     def is_loaded(module: str) -> bool:
         return shows_module(module) if host.about is None else module in host.about.modules
 
-    return [one for one in forecast.wanted(requests, manifests) if not one.module or is_loaded(one.module)]
+    return [one for one in forecast.wanted(plan.requests, plan.manifests) if not one.module or is_loaded(one.module)]
 
 
 def _say_if_missing(device: str, host: AnyHost, say: Callable[[str], None]) -> None:
@@ -130,12 +133,11 @@ def _say_if_missing(device: str, host: AnyHost, say: Callable[[str], None]) -> N
         say(f"device {safe(device, 40)}: no interface has this name {where}; it is watched for{known}")
 
 
-def _is_of_default_profile(profile: Profile, request: ProbeRequest, named: Sequence[str]) -> bool:
+def _is_of_default_profile(plan: RunPlan, request: ProbeRequest) -> bool:
     from netconsole.profile.profile import chosen_by
 
-    return (
-        request.mode != "details" and request.name not in named and chosen_by(profile, request.name) == DEFAULT_PROFILE
-    )
+    is_named = request.name in plan.named
+    return request.mode != "details" and not is_named and chosen_by(plan.profile, request.name) == DEFAULT_PROFILE
 
 
 def of_every_mode(manifest: Manifest, host: AnyHost = THIS_HOST) -> Forecasts:

@@ -10,25 +10,16 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 from netconsole.base.errors import BadInput, Unable, bad
-from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe
 from netconsole.far import address
 from netconsole.far.door import Approach
 from netconsole.far.troubles import NeedsAnswer
-from netconsole.probes.catalogue import typed_modules
-from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Profile
-from netconsole.run import preflight
-from netconsole.run.assembly import LiveRun, live_run
-from netconsole.run.headless import facts
-from netconsole.run.namespace_there import located
-from netconsole.telemetry.request import ProbeRequest
+from netconsole.run.assembly import LiveRun, open_run
+from netconsole.run.preflight import RunPlan
 
 MAX_HOSTS = 16
 """Each takes memory and CPU here (docs/use/hosts.md). Above it is the place of engines for fleets."""
@@ -42,33 +33,16 @@ CLOSE_S = 1.5
 RackPhase: TypeAlias = Literal["connecting", "asks", "refused", "measured"]
 
 
-@dataclass(frozen=True, slots=True)
-class RackPlan:
-    """What is measured on every host. ``named``: probes that the user named. ``force``: whatever they cost.
-
-    ``interval_s``: from one reading to the next.
-    """
-
-    profile: Profile
-    manifests: Mapping[str, Manifest]
-    requests: Sequence[ProbeRequest]
-    named: Sequence[str] = ()
-    force: bool = False
-    interval_s: float = 1.0
-
-
 class RackHost:
     """One of the hosts. Raises BadInput for what is no address."""
 
-    def __init__(self, text: str, plan: RackPlan, changed: Callable[[], None]) -> None:
+    def __init__(self, text: str, plan: RunPlan, changed: Callable[[], None]) -> None:
         """``changed`` is called, in any thread, when its phase is another."""
         self.name = str(address.parse(text)).removeprefix("ssh://")
         self.phase: RackPhase = "connecting"
         self.why = ""
         """Of ``asks`` and ``refused``: one sentence."""
         self.run: LiveRun | None = None
-        self.facts: Callable[[], Mapping[str, FactData]] | None = None
-        """Reads its configuration; None before it is measured."""
         self._text = text
         self._plan = plan
         self._changed = changed
@@ -126,30 +100,18 @@ class RackHost:
             self._become("measured")
 
     def _enter(self, may_ask: bool) -> None:
-        plan = self._plan
         with contextlib.ExitStack() as undone:
             way = undone.enter_context(contextlib.closing(Approach(self._text, may_ask)))
             with self._lock:
                 self._way = way
                 if self._is_closed:
                     raise Unable("closed")
-            there = way.enter(typed_modules(plan.manifests))
-            profile, requests = located(plan.profile, plan.requests, there)
-            what = profile, plan.manifests
-            later = [] if plan.force else preflight.put_off(*what, requests, plan.named, there)
-            now = [request for request in requests if request not in later]
-            start = preflight.before_start(*what, now, plan.force, named=plan.named, host=there, say=_drop)
-            made = live_run(
-                start.requests, *what, left_out=start.left_out, later=later, host=there, interval_s=plan.interval_s
-            )
-            live = undone.enter_context(made)
-            live.enforcer.start()
-            live.session.start()
+            live = undone.enter_context(open_run(self._plan, way, defers=True, say=_drop))
+            live.start()
             with self._lock:
                 if self._is_closed:
                     raise Unable("closed")
                 self._undo = undone.pop_all()
-            self.facts = partial(facts, there, live.session.scope)
             self.run = live
 
     def _become(self, phase: RackPhase, why: str = "") -> None:
@@ -160,7 +122,7 @@ class RackHost:
 class Rack:
     """All hosts, in the order in which they were given. Raises BadInput."""
 
-    def __init__(self, texts: Sequence[str], plan: RackPlan) -> None:
+    def __init__(self, texts: Sequence[str], plan: RunPlan) -> None:
         if len(texts) > MAX_HOSTS:
             raise bad("--host", "", f"at most {MAX_HOSTS} hosts; for more, see docs/use/hosts.md")
         self._news = threading.Condition()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Protocol
@@ -10,7 +10,6 @@ from typing import Protocol
 from textual.app import SystemCommand
 from textual.screen import Screen
 
-from netconsole.base.fact_keys import FactData
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.run.assembly import LiveRun
@@ -27,7 +26,7 @@ from netconsole.tui.screens.rack import RackScreen
 from netconsole.tui.screens.rack_help import RackHelpScreen
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.watched import WatchedHost
+from netconsole.tui.watched import WatchedHost, watched_run
 from netconsole.tui.widgets.look import Tone
 
 COST_EVERY_S = 5.0
@@ -44,8 +43,6 @@ class RackedHost(Protocol):
     phase: RackPhase
     why: str
     run: LiveRun | None
-    facts: Callable[[], Mapping[str, FactData]] | None
-    """Reads its configuration."""
 
     def begin(self) -> None:
         """Enters it once more."""
@@ -103,8 +100,7 @@ class RackApp(ConsoleApp):
             live = host.run
             if live is None or name in self._met:
                 continue
-            parts = live.session, self._profile, self._rack_manifests, live.enforcer, host.facts, live.escalator
-            watched = self._met[name] = WatchedHost(*parts)
+            watched = self._met[name] = watched_run(live)
             watched.main.without = frozenset()
             self.install_screen(watched.main, f"host {name}")
             self.follow(watched)

@@ -15,15 +15,13 @@ from netconsole.tui.terminal import capabilities
 from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
 
 if TYPE_CHECKING:
-    from netconsole.budget.enforcer import Enforcer
-    from netconsole.escalation.escalator import Escalator
     from netconsole.probes.manifest import Manifest
     from netconsole.profile.profile import Profile
     from netconsole.recording.recorder import Recorder
+    from netconsole.run.assembly import LiveRun
     from netconsole.run.rack import Rack
     from netconsole.telemetry.session import Session
     from netconsole.tui.app import ConsoleApp, NamedSnapshots
-    from netconsole.tui.watched import ReadFacts
 
     MakeApp: TypeAlias = Callable[[Mapping[str, str], Lifeline], ConsoleApp]
 
@@ -31,25 +29,33 @@ EXIT_DONE = 0
 EXIT_BAD_USAGE = 2
 
 
-def run(
-    session: Session,
-    profile: Profile,
-    manifests: Mapping[str, Manifest],
-    enforcer: Enforcer | None = None,
-    read_facts: ReadFacts | None = None,
-    baseline: NamedSnapshots | None = None,
-    recorder: Recorder | None = None,
-    escalator: Escalator | None = None,
-) -> int:
-    """Starts a session and shows it until the user or a signal ends it. Returns the exit code.
+def run_live(live: LiveRun, baseline: NamedSnapshots | None, recorder: Recorder | None) -> int:
+    """Starts a run and shows it until the user or a signal ends it. Returns the exit code.
 
     When it returns, the session is closed and the terminal is as it was before.
     """
+    if recorder is not None:
+        live.session.attach(recorder)
 
-    def begin() -> None:
-        if enforcer is not None:
-            enforcer.start()
-        session.start()
+    def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
+        from netconsole.tui.app import ConsoleApp
+        from netconsole.tui.watched import watched_run
+
+        watched = watched_run(live)
+        if recorder is not None:
+            watched.recordings.adopt(recorder)
+        return ConsoleApp(watched, keymap, lifeline, baseline)
+
+    try:
+        return _shown(live.start, live.session.close, made, live.session.kill)
+    finally:
+        live.session.close()
+        if recorder is not None:
+            recorder.close()
+
+
+def run(session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -> int:
+    """The same for a session without a budget, such as a recording."""
 
     def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
         if isinstance(session, ReplaySession):
@@ -59,18 +65,10 @@ def run(
         from netconsole.tui.app import ConsoleApp
         from netconsole.tui.watched import WatchedHost
 
-        watched = WatchedHost(session, profile, manifests, enforcer, read_facts, escalator)
-        if recorder is not None:
-            watched.recordings.adopt(recorder)
-        return ConsoleApp(watched, keymap, lifeline, baseline)
+        return ConsoleApp(WatchedHost(session, profile, manifests), keymap, lifeline)
 
-    try:
-        kill = session.kill if isinstance(session, HasCollector) else None
-        return _shown(begin, session.close, made, kill)
-    finally:
-        session.close()
-        if recorder is not None:
-            recorder.close()
+    kill = session.kill if isinstance(session, HasCollector) else None
+    return _shown(session.start, session.close, made, kill)
 
 
 def run_rack(rack: Rack, profile: Profile, manifests: Mapping[str, Manifest]) -> int:

@@ -35,6 +35,7 @@ from netconsole.tui.scene.scene import Output, Scene
 from netconsole.tui.screens.main import MainScreen
 
 if TYPE_CHECKING:
+    from netconsole.run.assembly import LiveRun
     from netconsole.tui.screens.ping_state import WizardState
 
 ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
@@ -196,3 +197,9 @@ class WatchedHost:
             line = self.session.connection().line
             taken = builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents, line)
             return with_drop_places(taken, builder.span(state, since), self.manifests)
+
+
+def watched_run(live: LiveRun) -> WatchedHost:
+    """The host of a run."""
+    plan = live.plan
+    return WatchedHost(live.session, plan.profile, plan.manifests, live.enforcer, live.facts, live.escalator)

@@ -13,6 +13,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
+from netconsole.run.preflight import RunPlan
 from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BEGINS_AFTER, BalanceWatch
 from netconsole.snapshot.document import BalanceData, DropPlaceData
@@ -48,7 +49,7 @@ class Balanced:
         self._manifests = load_all()
         self._profile = load("summary", self._manifests)
         requests = [one for one in plan(self._profile, self._manifests, PROBES) if one.name in PROBES]
-        self.session = session_of(requests, self._profile, self._manifests, interval_s=INTERVAL_S)
+        self.session = session_of(RunPlan(self._profile, self._manifests, requests, interval_s=INTERVAL_S))
         self.live = BalanceWatch()
         self._changed = threading.Condition()
         self._intervals = (0, 0)

@@ -17,6 +17,7 @@ from netconsole.profile.loader import load_file
 from netconsole.profile.plan import plan
 from netconsole.recording.reader import Recording
 from netconsole.run.assembly import session_of
+from netconsole.run.preflight import RunPlan
 from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
 from tests.support.live.measurement import Measurement, manifest_of
@@ -66,7 +67,7 @@ def test_details_come_for_what_crossed_and_go_again(tmp_path: Path, namespace: N
     path.write_text(f"[filters]\nnetns = {namespace.inode}\n{PROFILE}")
     manifests = load_all()
     profile = load_file(path, manifests)
-    session = session_of(plan(profile, manifests), profile, manifests)
+    session = session_of(RunPlan(profile, manifests, plan(profile, manifests)))
     enforcer = Enforcer(session, profile, manifests)
     kept = tmp_path / "kept"
     escalator = Escalator(session, enforcer, manifests, kept)

@@ -21,6 +21,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
+from netconsole.run.preflight import RunPlan
 from netconsole.telemetry.state import State
 from tests.support.live.faults import LIMIT_S, Fault, all_faults
 from tests.support.live.network import IS_EMULATED
@@ -63,7 +64,7 @@ class Watch:
         manifests = load_all()
         profile = load("summary", manifests)
         requests = [one for one in plan(profile, manifests, PROBES) if one.name in PROBES]
-        self._session = session_of(requests, profile, manifests)
+        self._session = session_of(RunPlan(profile, manifests, requests))
         self._incidents = Incidents(manifests)
         self._changed = threading.Condition()
         self.intervals = 0

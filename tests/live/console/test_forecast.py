@@ -18,6 +18,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.run.assembly import session_of
+from netconsole.run.preflight import RunPlan
 from netconsole.telemetry.frames import Scalar
 from netconsole.telemetry.state import State
 from tests.support.live.network import Namespace
@@ -67,7 +68,7 @@ class Following:
 
     def __init__(self, profile: Profile) -> None:
         self.manifests = load_all()
-        self.session = session_of(plan(profile, self.manifests), profile, self.manifests, every_s=1.0)
+        self.session = session_of(RunPlan(profile, self.manifests, plan(profile, self.manifests), duration_s=10.0))
         self.enforcer = Enforcer(self.session, profile, self.manifests)
         self.until = SessionNews(self.session, LIMIT_S).until
         self.enforcer.start()

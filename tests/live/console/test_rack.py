@@ -9,7 +9,8 @@ import pytest
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
-from netconsole.run.rack import Rack, RackPlan
+from netconsole.run.preflight import RunPlan
+from netconsole.run.rack import Rack
 from tests.support.live.ssh_server import NAME, SshServer
 from tests.support.session_news import SessionNews
 
@@ -26,7 +27,7 @@ def test_two_hosts_are_measured_beside_one_that_is_not_there(
         monkeypatch.setenv(name, server.environment[name])
     manifests = load_all()
     profile = load("summary", manifests)
-    what = RackPlan(profile, manifests, plan(profile, manifests, [PROBE]), [PROBE])
+    what = RunPlan(profile, manifests, plan(profile, manifests, [PROBE]), [PROBE])
     rack = Rack([f"ssh://{NAME}", f"ssh://root@{NAME}", f"ssh://{NAME}:9"], what)
     asked: list[str] = []
     with contextlib.closing(rack):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from netconsole.base import paths
-from netconsole.cli.options import choose
+from netconsole.cli.measuring import Measuring
 from netconsole.compare.compare import compare
 from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
@@ -76,7 +76,7 @@ def namespace() -> Iterator[Namespace]:
 class Watched:
     """The console on a live session, without a terminal."""
 
-    def __init__(self, live: LiveRun, probe: str, manifests: dict[str, Manifest], profile: Profile) -> None:
+    def __init__(self, live: LiveRun, probe: str, manifests: Mapping[str, Manifest], profile: Profile) -> None:
         self.session, self.probe, self.manifests, self.profile = live.session, probe, manifests, profile
         self._news = SessionNews(live.session, LIMIT_S)
         self.app = ConsoleApp(WatchedHost(live.session, profile, manifests, enforcer=live.enforcer))
@@ -103,10 +103,11 @@ def packets(state: State, probe: str, netns: str) -> int:
 
 
 async def test_who_follows_the_page_has_a_whole_probe(probe: str, namespace: Namespace, tmp_path: Path) -> None:
-    manifests, profile, requests = choose("summary", [probe])
+    plan = Measuring("summary", [probe]).plan()
+    manifests, profile = plan.manifests, plan.profile
     screens: list[str] = []
     recorder = Recorder(tmp_path / "small.ncrec", describe(profile, {probe: "summary"}, manifests, identity.describe()))
-    with live_run(requests, profile, manifests) as live, contextlib.closing(recorder):
+    with live_run(plan) as live, contextlib.closing(recorder):
         console = Watched(live, probe, manifests, profile)
         live.session.attach(recorder)
         live.session.start()

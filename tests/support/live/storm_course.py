@@ -16,6 +16,7 @@ from netconsole.recording.player import Player
 from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import Recorder, describe
 from netconsole.run.assembly import live_run
+from netconsole.run.preflight import RunPlan
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import ProbeData
 from netconsole.telemetry.session import News, Session
@@ -111,7 +112,7 @@ def run(
     recorder = Recorder(
         file, describe(profile, {one.name: one.mode for one in requests}, manifests, identity.describe())
     )
-    with live_run(requests, profile, manifests) as live, contextlib.closing(recorder):
+    with live_run(RunPlan(profile, manifests, requests)) as live, contextlib.closing(recorder):
         session, news = live.session, SessionNews(live.session, LIMIT_S)
         session.attach(recorder)
         session.on_news(partial(_observe, session, course))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from netconsole.base.fact_keys import FactData
 from netconsole.probes import catalogue
 from netconsole.run.assembly import LiveRun
 from netconsole.run.cost_here import CostHere
+from netconsole.run.preflight import RunPlan
 from netconsole.run.rack import RackPhase
 from netconsole.telemetry.session import Connection, LineState
 from netconsole.tui import rack_app
@@ -35,7 +35,6 @@ class Machine:
 
     def __init__(self, name: str, phase: RackPhase = "measured", why: str = "") -> None:
         self.name, self.phase, self.why = name, phase, why
-        self.facts: Callable[[], Mapping[str, FactData]] | None = None
         self.begun = 0
         self.session = PlayedSession()
         self.session.standing = Connection("live", line=LINE)
@@ -45,7 +44,8 @@ class Machine:
 
     def measure(self) -> None:
         self.phase = "measured"
-        run: Any = SimpleNamespace(session=self.session, enforcer=None, escalator=None)
+        plan = RunPlan(PROFILE, MANIFESTS, ())
+        run: Any = SimpleNamespace(plan=plan, session=self.session, enforcer=None, escalator=None, facts=dict)
         self.run = run
 
     def begin(self) -> None:

@@ -32,6 +32,7 @@ from netconsole.probes.catalogue import shipped
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.run import preflight
+from netconsole.run.preflight import RunPlan
 from netconsole.snapshot.document import HostData
 from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.state import State
@@ -179,9 +180,9 @@ def test_what_is_attached_for_a_share_of_the_time_costs_that_share(monkeypatch: 
     profile = Profile("x", budget=Budget(kernel_cpu_pct=2.0), probes={"kernel_drops": ProbeChoice("details")})
     (request,) = plan(profile, MANIFESTS)
     sampled = replace(request, knobs={**request.knobs, "seen_pct": 10})
-    assert preflight.before_start(profile, MANIFESTS, [sampled]).requests == [sampled]
+    assert preflight.before_start(RunPlan(profile, MANIFESTS, [sampled])).requests == [sampled]
     with pytest.raises(Unable):
-        preflight.before_start(profile, MANIFESTS, [request])
+        preflight.before_start(RunPlan(profile, MANIFESTS, [request]))
 
 
 @pytest.mark.parametrize(("limit", "force", "starts"), [(9.0, False, True), (2.0, False, False), (2.0, True, True)])
@@ -196,10 +197,10 @@ def test_what_would_be_over_the_budget_is_refused_before_it_starts(
     monkeypatch.setattr(forecaster, "forecast_now", lambda _, host: Forecasts([one], 200_000.0))
     profile = Profile("x", budget=Budget(kernel_cpu_pct=limit), probes={"kernel_drops": ProbeChoice("details")})
     if starts:
-        preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
+        preflight.before_start(RunPlan(profile, MANIFESTS, plan(profile, MANIFESTS), force=force))
     else:
         with pytest.raises(Unable, match=r"8\.4 % of one core in total, the budget is 2 %; --force"):
-            preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), force)
+            preflight.before_start(RunPlan(profile, MANIFESTS, plan(profile, MANIFESTS), force=force))
     assert "≈ 420 ns per packet, 6.3 % of CPU 3" in capsys.readouterr().err
 
 
@@ -229,9 +230,9 @@ def test_what_is_too_dear_of_the_first_glance_is_left_out_and_said(
     profile = Profile("mine", base=glance, budget=glance.budget, probes=chosen)
     if starts is None:
         with pytest.raises(Unable):
-            preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
+            preflight.before_start(RunPlan(profile, MANIFESTS, plan(profile, MANIFESTS), named))
         return
-    start = preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS), named=named)
+    start = preflight.before_start(RunPlan(profile, MANIFESTS, plan(profile, MANIFESTS), named))
     assert [request.name for request in start.requests] == starts
     assert "8.4 % of one core in total, the budget is 2 %" in start.left_out["kernel_drops"]
     assert "kernel_drops is not started: 8.4 %" in capsys.readouterr().err
@@ -256,7 +257,7 @@ def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
 
     monkeypatch.setattr(forecaster, "forecast_now", fails)
     profile = Profile("x", budget=Budget(kernel_cpu_pct=1.0), probes={"kernel_drops": ProbeChoice("details")})
-    preflight.before_start(profile, MANIFESTS, plan(profile, MANIFESTS))
+    preflight.before_start(RunPlan(profile, MANIFESTS, plan(profile, MANIFESTS)))
     assert "the cost cannot be forecast: no BPF here" in capsys.readouterr().err
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.errors import BadInput
-from netconsole.cli.filters import check_used, given, narrowed
+from netconsole.cli.filters import check_used, narrowed
 from netconsole.cli.main import run
-from netconsole.cli.options import choose
+from netconsole.cli.measuring import Filters, Measuring
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import ProbeChoice, Profile
@@ -24,7 +24,8 @@ def test_every_probe_with_the_knob_is_narrowed_also_where_the_profile_says_anoth
     profile = Profile(
         "p", filters={"port": 1}, probes={**PROFILE.probes, "socket_drops": ProbeChoice(knobs={"port": 2})}
     )
-    chosen = narrowed(profile, MANIFESTS, given("lo", "4026532007", "10.0.0.1,10.0.0.2", "53", "udp"), is_far=False)
+    filters = Filters("lo", netns="4026532007", address="10.0.0.1,10.0.0.2", port="53", protocol="udp")
+    chosen = narrowed(profile, MANIFESTS, filters.given(), is_far=False)
     knobs = {one.name: one.knobs for one in plan(chosen, MANIFESTS)}
     assert [knobs["kernel_drops"][name] for name in ("device", "netns", "port", "protocol")] == [
         "lo",
@@ -60,7 +61,7 @@ def test_what_is_no_filter_is_one_line(filters: dict[str, str | int], said: str)
 
 
 def test_reasons_narrow_what_tells_them_and_are_checked_where_the_kernel_is_known() -> None:
-    chosen = narrowed(PROFILE, MANIFESTS, given(None, None, None, None, None, reason="not:no_socket"), is_far=False)
+    chosen = narrowed(PROFILE, MANIFESTS, Filters(reason="not:no_socket").given(), is_far=False)
     knobs = {one.name: one.knobs for one in plan(chosen, MANIFESTS)}
     assert knobs["kernel_drops"]["reason"] == "not:no_socket" and "reason" not in knobs["socket_drops"]
     far = narrowed(PROFILE, MANIFESTS, {"reason": "OF_A_LATER_KERNEL"}, is_far=True)
@@ -70,7 +71,7 @@ def test_reasons_narrow_what_tells_them_and_are_checked_where_the_kernel_is_know
 def test_a_vm_stands_for_its_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     taps = {"web-07": ["vnet3"], "two": ["vnet4", "vnet5"], "none": []}
     monkeypatch.setattr(Vms, "taps", lambda _: taps)
-    chosen = narrowed(PROFILE, MANIFESTS, given(None, None, None, None, None, vm="web-07"), is_far=False)
+    chosen = narrowed(PROFILE, MANIFESTS, Filters(vm="web-07").given(), is_far=False)
     assert {one.name: one.knobs for one in plan(chosen, MANIFESTS)}["kernel_drops"]["device"] == "vnet3"
     for vm, said in (
         ("two", "two must have one tap, and has 2: vnet4, vnet5; give one of them with --device"),
@@ -93,29 +94,29 @@ def only_softnet(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("profile", "probes", "filters", "said"),
     [
-        ("drops", ["softnet"], {"port": 53}, "--port: no probe of --probe has this filter: softnet"),
-        ("drops", ["softnet"], {"device": "nosuch", "vlan": 5}, "--device: no probe of --probe has this filter"),
-        ("drops", ["softnet", "link_rates"], {"vlan": 5}, "has this filter: softnet, link_rates"),
-        ("mine", [], {"reason": "NO_SOCKET"}, "--reason: no probe of profile mine has this filter"),
+        ("drops", ["softnet"], Filters(port="53"), "--port: no probe of --probe has this filter: softnet"),
+        ("drops", ["softnet"], Filters("nosuch", vlan=5), "--device: no probe of --probe has this filter"),
+        ("drops", ["softnet", "link_rates"], Filters(vlan=5), "has this filter: softnet, link_rates"),
+        ("mine", [], Filters(reason="NO_SOCKET"), "--reason: no probe of profile mine has this filter"),
     ],
 )
 def test_a_filter_that_no_probe_of_the_run_has_is_refused(
-    only_softnet: str, profile: str, probes: list[str], filters: dict[str, str | int], said: str
+    only_softnet: str, profile: str, probes: list[str], filters: Filters, said: str
 ) -> None:
     with pytest.raises(BadInput) as error:
-        choose(only_softnet if profile == "mine" else profile, probes, "far", filters)
+        Measuring(only_softnet if profile == "mine" else profile, probes, filters, host=["far"]).plan()
     assert said in str(error.value)
 
 
 def test_a_probe_that_the_profile_lacks_may_have_the_filter(only_softnet: str) -> None:
-    *_, requests = choose(only_softnet, ["kernel_drops"], "far", {"device": "lo"})
+    requests = Measuring(only_softnet, ["kernel_drops"], Filters("lo"), host=["far"]).plan().requests
     assert [one.knobs["device"] for one in requests] == ["lo"]
 
 
 def test_a_vm_is_refused_by_its_own_name() -> None:
-    _, profile, requests = choose("drops", ["softnet"], "far")
+    made = Measuring("drops", ["softnet"], host=["far"]).plan()
     with pytest.raises(BadInput, match="--vm: no probe of --probe has this filter"):
-        check_used({"vm": "web-07"}, requests, profile, ["softnet"], MANIFESTS)
+        check_used({"vm": "web-07"}, made)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from netconsole.budget.enforcer import Enforcer
+from netconsole.escalation.escalator import Escalator
+from netconsole.far.host import THIS_HOST
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.run import headless
+from netconsole.run.assembly import LiveRun
+from netconsole.run.preflight import RunPlan
 from netconsole.session.live import LiveSession
 from netconsole.snapshot.document import IncidentData
 from netconsole.telemetry import frames
@@ -140,13 +145,19 @@ def session(path: Path, scenario: Scenario, interval_s: float = 1.0) -> LiveSess
     return LiveSession(command, [ProbeRequest("p", spec={}, code="int x;")], interval_s, back_off_s=(600.0,))
 
 
+def live(session: LiveSession, manifests: dict[str, Manifest]) -> LiveRun:
+    """A run of this session that nobody escalates."""
+    enforcer, escalator = Enforcer(session, PROFILE, manifests), cast(Escalator, None)
+    return LiveRun(RunPlan(PROFILE, manifests, ()), THIS_HOST, session, enforcer, escalator)
+
+
 def test_a_run_measures_whole_intervals_from_the_moment_when_all_is_attached(
     tmp_path: Path, manifests: dict[str, Manifest], capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = Scenario().hello().status("p", "compiling").do("await", command="load").status("p", "attached")
     for number in range(100):
         scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
-    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 3.0)
+    taken = headless.measure(live(session(tmp_path, scenario), manifests), 3.0)
     # The scenario's clock goes on by one second per interval, however long that takes here.
     assert taken.duration_s >= 3.0
     assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
@@ -159,7 +170,7 @@ def test_it_begins_with_an_interval_of_the_collector_though_the_console_has_ende
     scenario = Scenario().hello().status("p").do("sleep", s=0.3)
     for number in range(100):
         scenario.counters("p", drops=(10, 10 * (number + 1))).end().do("sleep", s=0.05)
-    taken = headless.measure(session(tmp_path, scenario, interval_s=0.01), manifests, PROFILE, 3.0)
+    taken = headless.measure(live(session(tmp_path, scenario, interval_s=0.01), manifests), 3.0)
     assert taken.duration_s >= 3.0
     assert taken.probes["p"].counters["drops"].total == 10 * taken.duration_s
 
@@ -169,7 +180,7 @@ def test_a_probe_that_is_refused_is_said_and_not_waited_for(
 ) -> None:
     scenario = Scenario().do("refuse", command="load", error="no BTF").hello().do("await", command="load")
     scenario.end().do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
-    taken = headless.measure(session(tmp_path, scenario), manifests, PROFILE, 0.5)
+    taken = headless.measure(live(session(tmp_path, scenario), manifests), 0.5)
     assert taken.probes["p"].status == "failed"
     assert "p: failed: no BTF" in capsys.readouterr().err
 
@@ -177,16 +188,22 @@ def test_a_probe_that_is_refused_is_said_and_not_waited_for(
 STARTED = """
 import sys
 from pathlib import Path
+from netconsole.budget.enforcer import Enforcer
+from netconsole.far.host import THIS_HOST
 from netconsole.run import headless
+from netconsole.run.assembly import LiveRun
+from netconsole.run.preflight import RunPlan
 from netconsole.run.stop import Interrupted
 from netconsole.session.live import LiveSession
 from netconsole.profile.profile import Profile
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.snapshot.document import encode
 
+profile = Profile("summary")
 session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])
+live = LiveRun(RunPlan(profile, {}, ()), THIS_HOST, session, Enforcer(session, profile, {}), None)
 try:
-    taken = headless.measure(session, {}, Profile("summary"), 600.0)
+    taken = headless.measure(live, 600.0)
 except Interrupted as error:
     sys.exit(130)
 sys.stdout.buffer.write(encode(taken))

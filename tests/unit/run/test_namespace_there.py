@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 
 from netconsole.base.errors import BadInput
-from netconsole.cli.options import choose
+from netconsole.cli.measuring import Filters, Measuring
 from netconsole.host import door
 from netconsole.profile.scope import scope_of
 from netconsole.run.namespace_there import inode_there, located
+from netconsole.run.preflight import RunPlan
 from tests.support.local_line import host
 
 INODE = 4026532007
+
+
+def planned(filters: Filters) -> RunPlan:
+    return Measuring("drops", filters=filters, host=["hv"]).plan()
 
 
 @pytest.fixture
@@ -24,26 +29,26 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_probes_and_scope_are_narrowed_to_the_namespace_of_the_host(there: Any) -> None:
-    manifests, chosen, requests = choose("drops", None, "hv", {"netns": "blue"})
-    profile, narrowed = located(chosen, requests, there)
-    netns = {one.name: one.knobs["netns"] for one in narrowed if "netns" in one.knobs}
+    plan = planned(Filters(netns="blue"))
+    narrowed = located(plan, there)
+    netns = {one.name: one.knobs["netns"] for one in narrowed.requests if "netns" in one.knobs}
     assert set(netns) >= {"kernel_drops", "socket_drops"} and set(netns.values()) == {INODE}
-    scope = scope_of(profile, manifests)
-    assert scope is not None and scope.netns == INODE and profile.given == {"netns": "blue"}
-    assert [one.name for one in narrowed] == [one.name for one in requests]
+    scope = scope_of(narrowed.profile, plan.manifests)
+    assert scope is not None and scope.netns == INODE and narrowed.profile.given == {"netns": "blue"}
+    assert [one.name for one in narrowed.requests] == [one.name for one in plan.requests]
 
 
 def test_a_name_that_nothing_has_there_is_one_line(there: Any) -> None:
-    _, chosen, requests = choose("drops", None, "hv", {"netns": "red\x1b[2J"})
+    plan = planned(Filters(netns="red\x1b[2J"))
     with pytest.raises(BadInput, match=r"--netns: no .* is named .* on ssh://me@hv:2222: see ip netns"):
-        located(chosen, requests, there)
+        located(plan, there)
 
 
-@pytest.mark.parametrize("filters", [{"netns": str(INODE)}, {"port": "53"}])
-def test_an_inode_is_not_asked_for(filters: dict[str, str | int], there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, chosen, requests = choose("drops", None, "hv", filters)
+@pytest.mark.parametrize("filters", [Filters(netns=str(INODE)), Filters(port="53")])
+def test_an_inode_is_not_asked_for(filters: Filters, there: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(filters)
     monkeypatch.delattr(door, "namespace_inode")
-    assert located(chosen, requests, there) == (chosen, requests)
+    assert located(plan, there) is plan
 
 
 def test_here_no_host_is_said() -> None:

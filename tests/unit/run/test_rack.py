@@ -13,12 +13,11 @@ import pytest
 from netconsole.base.errors import BadInput, Unable
 from netconsole.far.troubles import NeedsAnswer
 from netconsole.profile.profile import Profile
-from netconsole.run import preflight
 from netconsole.run import rack as module
-from netconsole.run.preflight import Start
-from netconsole.run.rack import MAX_HOSTS, Rack, RackPlan
+from netconsole.run.preflight import RunPlan
+from netconsole.run.rack import MAX_HOSTS, Rack
 
-PLAN = RackPlan(Profile("summary"), {}, ())
+PLAN = RunPlan(Profile("summary"), {}, ())
 LIMIT_S = 30.0
 Way = Callable[[bool], None]
 
@@ -52,17 +51,15 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
     made = Hosts()
 
     @contextmanager
-    def live_run(*_arguments: Any, host: Any, **_options: Any) -> Any:
-        part = SimpleNamespace(start=lambda: None, scope=None)
+    def open_run(_plan: RunPlan, way: Any, **_options: Any) -> Any:
+        host = way.enter(())
         try:
-            yield SimpleNamespace(session=part, enforcer=part, escalator=part)
+            yield SimpleNamespace(start=lambda: None)
         finally:
             made.closed.append(f"run of {host.name}")
 
     monkeypatch.setattr(module, "Approach", made.approach)
-    monkeypatch.setattr(module, "live_run", live_run)
-    monkeypatch.setattr(preflight, "put_off", lambda *_: [])
-    monkeypatch.setattr(preflight, "before_start", lambda *_, **__: Start(()))
+    monkeypatch.setattr(module, "open_run", open_run)
     return made
 
 
