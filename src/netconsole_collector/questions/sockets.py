@@ -1,4 +1,4 @@
-"""Question `sockets`: who is at a port, or which socket of a namespace waits for its reader.
+"""Question `sockets`: who is at a port, or which listener of a namespace does not accept.
 
 `process`, `port`, `address`, `peer`, `waiting`, `limit`: of the socket; null where there is none. `others`: how many
 more there are. What waits is bytes, or of a listener connections.
@@ -17,8 +17,6 @@ from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, SOC
 _REQUEST = struct.Struct("=BBBxI48x")
 # family, state, ports, addresses, receive and send queue, inode of struct inet_diag_msg
 _SOCKET = struct.Struct("=BBxx2s2s16s16s4x8x4xII4xI")
-_CONNECTED = 0xFFF & ~(1 << TCP_LISTEN) & ~(1 << TCP_CLOSE) & ~(1 << 6)
-"""All states but these and TIME-WAIT, which has no reader."""
 _IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
 MAX_SOCKETS = 20000
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
@@ -41,7 +39,7 @@ class WaitingSocket(NamedTuple):
 
 
 def answer(arguments: Json) -> Any:
-    """``wanted``: "port" (who is at ``port`` of ``protocol``), "listener" or "unread" (those that wait most).
+    """``wanted``: "port" (who is at ``port`` of ``protocol``) or "listener" (the one at which most wait).
 
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
     somebody is there at any address, and of this family alone.
@@ -55,12 +53,10 @@ def answer(arguments: Json) -> Any:
         states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
         found = within(arguments, lambda: _at(_PROTOCOLS[protocol], states, port))
     elif wanted == "listener":
-        found = within(arguments, lambda: _fullest(1 << TCP_LISTEN))
+        found = within(arguments, _fullest)
         found = [one for one in found if one.waiting > one.limit] or found[:1]
-    elif wanted == "unread":
-        found = [one for one in within(arguments, lambda: _fullest(_CONNECTED)) if one.waiting]
     else:
-        raise BadQuestion("wanted: expected port, listener or unread")
+        raise BadQuestion("wanted: expected port or listener")
     document = _document(found)
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
@@ -91,10 +87,9 @@ def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
     return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
 
 
-def _fullest(states: int) -> List[WaitingSocket]:
-    """Of TCP: the fullest first, at most a few."""
-    waiting = [one for one in _sockets(socket.IPPROTO_TCP, states) if one.waiting or states == 1 << TCP_LISTEN]
-    return sorted(waiting, key=lambda one: -one.waiting)[:8]
+def _fullest() -> List[WaitingSocket]:
+    """The listeners of TCP: the fullest first, at most a few."""
+    return sorted(_sockets(socket.IPPROTO_TCP, 1 << TCP_LISTEN), key=lambda one: -one.waiting)[:8]
 
 
 def _sockets(protocol: int, states: int) -> Iterator[WaitingSocket]:

@@ -19,6 +19,7 @@ from netconsole_collector.sources.base import (
     SourceRow,
 )
 from netconsole_collector.sources.protocol_losses import MEANINGS
+from netconsole_collector.sources.unread import SIGNS, UnreadSockets
 from netconsole_collector.statuses import status
 
 PAIRED = ("snmp", "netstat")
@@ -41,7 +42,7 @@ SEARCH_EVERY = 10
 MAX_SHARE = 0.01
 """Of one core. Where many namespaces take longer, they are read less often; the own one is read every time."""
 MAX_EVERY = 60
-_NAMES = {name: name for name in (*MEANINGS, ENTRIES)}
+_NAMES = {name: name for name in (*MEANINGS, *SIGNS, ENTRIES)}
 """So there is one copy of each name."""
 YOUNG_NS = 2000000000
 """A directory of names that changed this recently is read again."""
@@ -97,6 +98,7 @@ class ProtocolCounters(KernelSource):
         self._host = host
         self._rows = RowMaker(("count",), MAX_ROWS)
         self._tracking = RowMaker((), MAX_NAMESPACES + 1)
+        self._unread = UnreadSockets(host)
         self._entries: Dict[int, int] = {}
         self._own = 0
         self._pids: Dict[int, int] = {}
@@ -152,6 +154,7 @@ class ProtocolCounters(KernelSource):
         return [
             *said,
             reading.table(_PROBE, "conntrack", self._tracking.rows(self._tables())),
+            *self._unread.table(_PROBE, reading, self._ways(), self._names),
             reading.table(_PROBE, "counters", (moved, full, omitted)),
         ]
 
@@ -175,6 +178,7 @@ class ProtocolCounters(KernelSource):
             return  # they are as they were, as most are
         counters = _counters(files)
         entries = counters.pop(ENTRIES, 0)
+        self._unread.counted(inode, [counters.pop(name, 0) for name in SIGNS])
         if inode in self._fresh:  # the next reading has what it has counted since
             self._fresh.discard(inode)
             counters = dict.fromkeys(counters, 0)
@@ -185,6 +189,11 @@ class ProtocolCounters(KernelSource):
         self._first.setdefault(inode, self._last[inode])
         if entries or inode in self._entries:
             self._entries[inode] = entries
+
+    def _ways(self) -> Dict[int, str]:
+        """What leads to each namespace that is read; "" to the own one."""
+        ways = {inode: f"/proc/{pid}/ns/net" for inode, pid in self._pids.items() if pid}
+        return {**self._paths, **ways, self._own: ""}
 
     def _own_files(self) -> Files:
         return self._host.read_each("/proc/net", FILES)

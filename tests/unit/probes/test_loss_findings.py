@@ -83,6 +83,14 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     assert (one.level, one.sentence) == ("!", "netns blue: conntrack is 80.1 % full: 801 of 1.00k connections")
 
 
+@pytest.mark.proves("protocol_counters", "findings.unread.unread_s.!")
+def test_a_program_that_does_not_read_is_said_with_what_waits() -> None:
+    row = {"process": "db/7", "port": 9, "peer": "192.0.2.1", "peer_port": 40000, "netns": "host"}
+    (one,) = said("protocol_counters", row, 0, {"waiting": 122880, "unread_s": 4}, "unread")
+    assert (one.level, one.cause) == ("!", "receiver-does-not-read")
+    assert one.sentence == "db/7 does not read at port 9: 120 kB of 192.0.2.1 wait for 4 s"
+
+
 @pytest.mark.parametrize(
     ("counter", "cause", "level"),
     [
@@ -91,11 +99,13 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
         ("IpInHdrErrors", "protocol-loss", "!"),
         ("UdpSndbufErrors", "udp-send-refused", "!"),
         ("IpOutDiscards", "send-refused", "!"),
+        ("TcpExtTCPZeroWindowDrop", "receiver-does-not-read", "!"),
     ],
 )
 @pytest.mark.proves(
     "protocol_counters",
     "findings.counters.count.!!.Conntrackdrop",
+    "findings.counters.count.!.TcpExtTCPZeroWindowDrop",
     "findings.counters.count.!.UdpRcvbufErrors",
     "findings.counters.count.!.UdpSndbufErrors",
     "findings.counters.count.!.loss",
