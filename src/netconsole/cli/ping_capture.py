@@ -7,7 +7,7 @@ import dataclasses
 import ipaddress
 import time
 from collections import Counter
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +15,7 @@ import typer
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe, things
 from netconsole.base.output import print_progress
+from netconsole.cli.measuring import spread
 from netconsole.cli.options import (
     DONE,
     INTERRUPTED,
@@ -27,11 +28,12 @@ from netconsole.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from netconsole.ping.capture import Role
+    from netconsole.ping.capture import PingCapture, Role
     from netconsole.ping.vantage import Between
     from netconsole.run.ping_capture import VantageRun
+    from netconsole.run.ping_run import EchoSender, Ending
 
 MAX_DURATION_S = 24 * 3600.0
 MAX_LIMIT_S = 60.0
@@ -41,34 +43,61 @@ RoleOption = Annotated[
     str,
     typer.Option("--role", metavar="ROLE", help="sender-vm, sender-host, receiver-host, receiver-vm or host."),
 ]
-InsideOption = Annotated[
-    list[str] | None,
-    typer.Option("--inside", metavar="DEVICE", help="On a host: the VM's side. A name, vnet*, kind:tap. Repeatable."),
-]
-OutsideOption = Annotated[
-    list[str] | None,
-    typer.Option("--outside", metavar="DEVICE", help="The side of the wire. A name, eth*, kind:physical. Repeatable."),
-]
 EndsOption = Annotated[
     str, typer.Option("--address", metavar="A[,A]", help="Only pings of this address, or between these two.")
 ]
-NamespaceOption = Annotated[
-    str | None, typer.Option("--netns", metavar="NAME", help="Only devices of this network namespace.")
-]
-VhostOption = Annotated[
-    bool, typer.Option("--no-vhost", help="Do not measure vhost: its hooks see all packets of all VMs.")
-]
-LimitOption = Annotated[str, typer.Option("--limit", metavar="TIME", help="A later answer counts as late.")]
 
 
+@dataclass(frozen=True)
+class PingBetween:
+    """The options that say between which devices is measured, and how long an echo may take."""
+
+    inside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inside", metavar="DEVICE", help="On a host: the VM's side. A name, vnet*, kind:tap. Repeatable."
+        ),
+    ] = None
+    outside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--outside", metavar="DEVICE", help="The side of the wire. A name, eth*, kind:physical. Repeatable."
+        ),
+    ] = None
+    netns: Annotated[
+        str | None, typer.Option("--netns", metavar="NAME", help="Only devices of this network namespace.")
+    ] = None
+    limit: Annotated[str, typer.Option("--limit", metavar="TIME", help="A later answer counts as late.")] = "1s"
+    no_vhost: Annotated[
+        bool, typer.Option("--no-vhost", help="Do not measure vhost: its hooks see all packets of all VMs.")
+    ] = False
+
+    def limit_s(self) -> float:
+        """Raises BadInput."""
+        from netconsole.base.figure import parse_duration
+
+        limit_s = parse_duration(self.limit)
+        if limit_s is None or not 0 < limit_s <= MAX_LIMIT_S:
+            raise bad("--limit", "", f'expected a time from 1ms to 60s such as "1s", found "{safe(self.limit, 40)}"')
+        return limit_s
+
+    def between(self, address: str = "", host: str | None = None) -> Between:
+        """Where to measure. The name of a far namespace is not known yet. Raises BadInput."""
+        from netconsole.ping.vantage import Between
+        from netconsole.run.namespace_there import inode_there
+        from netconsole_collector.names.netns_labels import is_namespace_inode
+
+        limit_s, netns, inode = self.limit_s(), self.netns, 0
+        if netns is not None:
+            inode = int(netns) if is_namespace_inode(netns) else 0 if host is not None else inode_there(netns)
+        return Between(self.inside or (), self.outside or (), addresses_of(address), inode, limit_s, not self.no_vhost)
+
+
+@spread
 def capture(
     role: RoleOption,
-    inside: InsideOption = None,
-    outside: OutsideOption = None,
+    where: PingBetween,
     address: EndsOption = "",
-    netns: NamespaceOption = None,
-    limit: LimitOption = "1s",
-    no_vhost: VhostOption = False,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long to capture, such as 30s. Default: until Ctrl-C.")
     ] = None,
@@ -82,37 +111,51 @@ def capture(
 
     It sends nothing. `netconsole ping analyze` puts the captures of several vantage points together.
     """
-    import msgspec
-
     from netconsole.base import output as out
     from netconsole.ping import capture as documents
     from netconsole.probes.catalogue import load_all
     from netconsole.run.namespace_there import inode_there
-    from netconsole.run.ping_capture import Ending, vantage_run
-    from netconsole.run.ping_capture import capture as watch
-    from netconsole.run.stop import Interrupted
-    from netconsole.sources.facts import collect
+    from netconsole.run.ping_capture import vantage_run
+    from netconsole.run.ping_run import Ending
 
     host = only_one(hosts, "netconsole ping capture")
     point = role_of(role)
     ending = Ending(duration_of(duration), count)
-    between = between_of(inside, outside, address, netns, limit, host, not no_vhost)
+    between = where.between(address, host)
     out.chosen("json", output, "json", replace)
     out.ready(output)
     manifests = load_all()
-    try:
-        with contextlib.closing(entered(host, manifests)) as there:
-            if netns is not None and not between.netns:
-                between = dataclasses.replace(between, netns=inode_there(netns, there))
-            vantage = vantage_run(point, between, manifests, there)
-            vantage.session.on_news(progress(vantage))
-            taken = watch(vantage, ending, say, partial(collect, there))
-    except Interrupted as error:
-        return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
-    taken = msgspec.structs.replace(taken, run=run[:200] or None)
-    out.write(documents.encode(taken), output)
-    say(summary(vantage))
+    with contextlib.closing(entered(host, manifests)) as there:
+        if where.netns is not None and not between.netns:
+            between = dataclasses.replace(between, netns=inode_there(where.netns, there))
+        taken = measured([vantage_run(point, between, manifests, there)], ending, name=run[:200])
+    if taken is None:
+        return INTERRUPTED
+    out.write(documents.encode(taken[0]), output)
     return DONE
+
+
+def measured(
+    runs: Sequence[VantageRun],
+    ending: Ending,
+    send: Callable[[Callable[[], None]], EchoSender] | None = None,
+    name: str = "",
+) -> list[PingCapture] | None:
+    """Measure, and say how it goes. A signal ends it; None if one came too early. Raises Unable."""
+    from netconsole.run.ping_run import PingRun
+    from netconsole.run.stop import Interrupted, Stop, signals
+
+    stop = Stop()
+    runs[0].session.on_news(progress(runs[0]))
+    try:
+        with signals(stop):
+            captures = PingRun(runs, ending, stop, say, send, name or None).measure()
+    except Interrupted as error:
+        fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+        return None
+    for one in runs:
+        say(summary(one))
+    return captures
 
 
 def role_of(role: str) -> Role:
@@ -133,30 +176,6 @@ def duration_of(duration: str | None) -> float | None:
     if duration is not None and (seconds is None or not 0 < seconds <= MAX_DURATION_S):
         raise bad("--duration", "", f'expected a time from 1ms to 24h such as "30s", found "{safe(duration, 40)}"')
     return seconds
-
-
-def between_of(
-    inside: list[str] | None,
-    outside: list[str] | None,
-    address: str,
-    netns: str | None,
-    limit: str,
-    host: str | None,
-    vhost: bool,
-) -> Between:
-    """Where to measure, from the options. The name of a far namespace is not known yet. Raises BadInput."""
-    from netconsole.base.figure import parse_duration
-    from netconsole.ping.vantage import Between
-    from netconsole.run.namespace_there import inode_there
-    from netconsole_collector.names.netns_labels import is_namespace_inode
-
-    limit_s = parse_duration(limit)
-    if limit_s is None or not 0 < limit_s <= MAX_LIMIT_S:
-        raise bad("--limit", "", f'expected a time from 1ms to 60s such as "1s", found "{safe(limit, 40)}"')
-    inode = 0
-    if netns is not None:
-        inode = int(netns) if is_namespace_inode(netns) else 0 if host is not None else inode_there(netns)
-    return Between(inside or (), outside or (), addresses_of(address), inode, limit_s, vhost)
 
 
 def addresses_of(text: str) -> list[str]:

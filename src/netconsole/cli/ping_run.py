@@ -14,19 +14,9 @@ import typer
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
 from netconsole.base.readers import stat_of
+from netconsole.cli.measuring import spread
 from netconsole.cli.options import DONE, INTERRUPTED, UNABLE, entered, fail
-from netconsole.cli.ping_capture import (
-    InsideOption,
-    LimitOption,
-    NamespaceOption,
-    OutsideOption,
-    VhostOption,
-    between_of,
-    duration_of,
-    progress,
-    say,
-    summary,
-)
+from netconsole.cli.ping_capture import PingBetween, duration_of, measured, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,9 +33,11 @@ _LINES_PER_S = 20
 """Echoes that are shown one by one, each second."""
 
 
+@spread
 def run(
     sender: Annotated[str, typer.Argument(metavar="FROM", help="Who pings: a VM by name or address, a tap, or here.")],
     receiver: Annotated[str, typer.Argument(metavar="TO", help="Who is pinged: a VM by name or address.")],
+    where: PingBetween,
     at: Annotated[
         list[str] | None,
         typer.Option("--at", metavar="ROLE=HOST", help="Where a vantage point is: here, or ssh://… Repeatable."),
@@ -54,9 +46,6 @@ def run(
         list[str] | None,
         typer.Option("--host", metavar="ssh://[USER@]HOST", help="Look for both VMs on this host, too. Repeatable."),
     ] = None,
-    inside: InsideOption = None,
-    outside: OutsideOption = None,
-    netns: NamespaceOption = None,
     count: Annotated[
         int, typer.Option("--count", min=1, max=500_000, metavar="N", help="How many echoes to send.")
     ] = 100,
@@ -64,8 +53,6 @@ def run(
         str, typer.Option("--interval", metavar="TIME", help="Time from echo to echo, 0.1ms or more.")
     ] = ("100ms"),
     size: Annotated[int, typer.Option("--size", min=16, max=65000, help="Bytes that an echo carries.")] = 56,
-    limit: LimitOption = "1s",
-    no_vhost: VhostOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Send nothing: watch the ping of somebody else.")] = False,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="End after this time, whatever was seen.")
@@ -86,11 +73,10 @@ def run(
     from netconsole.probes.catalogue import load_all
     from netconsole.run import ping_plan
     from netconsole.run.ping_places import read_places
-    from netconsole.run.stop import Interrupted
 
     duration_s = duration_of(duration)
     traffic = ping_plan.PingTraffic(count, interval_us_of(interval), size)
-    between = between_of(inside, outside, "", netns, limit, None, not no_vhost)
+    between = where.between()
     if output is not None:
         _check_directory(output)
     if output is not None and not replace:
@@ -115,10 +101,9 @@ def run(
             return DONE
         if not yes and sys.stdin.isatty() and not typer.confirm("netconsole: start measuring?", default=True, err=True):
             return INTERRUPTED
-        try:
-            captures = _measured(made, manifests, hosts, duration_s or _longest_s(made, limit))
-        except Interrupted as error:
-            return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
+        captures = _measured(made, manifests, hosts, duration_s or _longest_s(made, between.limit_s))
+    if captures is None:
+        return INTERRUPTED
     _written(captures, name, output)
     if not any(one.packets for one in captures):
         return fail("no vantage point saw an echo: check the addresses and the devices", UNABLE)
@@ -144,13 +129,11 @@ def interval_us_of(interval: str) -> int:
     return round(seconds * 1e6)
 
 
-def _longest_s(made: PingPlan, limit: str) -> float:
+def _longest_s(made: PingPlan, limit_s: float) -> float:
     """When somebody else pings, nobody knows how long. A run of our own ends in time, whatever the far ends do."""
-    from netconsole.base.figure import parse_duration
-
     if made.sent_at is None:
         return 24 * 3600.0
-    return made.traffic.count * made.traffic.interval_us / 1e6 + (parse_duration(limit) or 1.0) + 30
+    return made.traffic.count * made.traffic.interval_us / 1e6 + limit_s + 30
 
 
 class EnteredHosts:
@@ -173,25 +156,18 @@ class EnteredHosts:
 
 def _measured(
     made: PingPlan, manifests: Mapping[str, Manifest], hosts: EnteredHosts, duration_s: float
-) -> list[PingCapture]:
+) -> list[PingCapture] | None:
     from netconsole.run.ping_capture import vantage_run
-    from netconsole.run.ping_run import EchoSender
-    from netconsole.run.ping_run import run as run_all
-    from netconsole.sources.facts import collect
+    from netconsole.run.ping_run import EchoSender, Ending
 
-    of_role = {point.role: hosts.enter(point.host) for point in made.points}
-    runs = [vantage_run(point.role, point.between, manifests, of_role[point.role]) for point in made.points]
+    runs = [vantage_run(point.role, point.between, manifests, hosts.enter(point.host)) for point in made.points]
     runs[0].log.on_echo = EchoLines(made.traffic.interval_us)
-    runs[0].session.on_news(progress(runs[0]))
     target, traffic = made.receiver.address, made.traffic
     send = None
     if made.sent_at is not None:
         sender = hosts.enter(made.sent_at)
         send = lambda changed: EchoSender(sender, target, traffic, changed)  # noqa: E731
-    captures = run_all(runs, send, traffic.count, duration_s, say, lambda one: collect(of_role[one.role]))
-    for one in runs:
-        say(summary(one))
-    return captures
+    return measured(runs, Ending(duration_s, traffic.count), send, made.name)
 
 
 class EchoLines:
@@ -212,16 +188,13 @@ class EchoLines:
 
 
 def _written(captures: list[PingCapture], name: str, output: Path | None) -> None:
-    import msgspec
-
     from netconsole.base import output as out
     from netconsole.ping import breakdown, cases
     from netconsole.ping import capture as documents
     from netconsole.ping.analysis.merge import CaptureFile
     from netconsole.report import of_ping, to_text
 
-    named = [msgspec.structs.replace(one, run=name) for one in captures]
-    files = [CaptureFile(f"{one.role}.json", one) for one in named]
+    files = [CaptureFile(f"{one.role}.json", one) for one in captures]
     found = cases.case_of(files, name).breakdown
     if output is not None:
         try:

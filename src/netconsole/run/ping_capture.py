@@ -1,9 +1,7 @@
-"""Runs one vantage point of a ping without a screen: starts its probe, keeps every echo, and always cleans up."""
+"""One vantage point of a ping: its probe, every echo that it has seen, and the document of both."""
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,14 +11,14 @@ from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe, things
 from netconsole.base.timestamps import utc
-from netconsole.far.host import AnyHost
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host.privileges import require
 from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, VhostIrq, VhostKick, WallPoint
 from netconsole.ping.echo_log import Echo, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between, request_of
 from netconsole.ping.watched import notes, watched
 from netconsole.probes.manifest import Manifest
-from netconsole.run.stop import Interrupted, Stop, signals
+from netconsole.run.stop import Stop
 from netconsole.run.tsc_points import TscPoints
 from netconsole.session.live import LiveSession
 from netconsole.telemetry.session import Recordable, Session
@@ -31,7 +29,6 @@ INTERVAL_S = 0.25
 SETTLE_LIMIT_S = 120.0
 _STARTING = ("compiling", "attaching")
 LAST_INTERVAL_LIMIT_S = 3.0
-_FOR_EVER_S = 10 * 365 * 86400.0
 _LEDGER = ("map_full", "missed", "parse_failed")
 """Entries of the probe's ledger that may hide an echo."""
 
@@ -40,17 +37,9 @@ class CaptureSession(Session, Recordable, Protocol):
     """What a capture needs of a session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """When a capture ends: after a time, after so many echoes, or at a signal."""
-
-    duration_s: float | None = None
-    count: int | None = None
-
-
 @dataclass(slots=True)
 class VantageRun:
-    """One vantage point, its session and what it has kept so far. ``begun``: echoes are kept from here on."""
+    """One vantage point, its session and what it has kept so far."""
 
     role: Role
     between: Between
@@ -64,11 +53,23 @@ class VantageRun:
     """What the sender of the echoes counted itself."""
     tsc: TscPoints | None = None
     """None: nobody wants its clock related to others."""
+    host: AnyHost = THIS_HOST
+    has_begun: bool = False
+    why: str = ""
+    """Why it does not watch."""
 
     @property
     def probe(self) -> str:
         """The probe that it runs."""
         return VANTAGE_POINTS[self.role].probe
+
+    def begin(self, news: Callable[[object], None]) -> None:
+        """Start the session, unless it was. ``news`` hears of it."""
+        if not self.has_begun:
+            self.has_begun = True
+            self.session.on_news(news)
+            self.session.attach(self.log)
+            self.session.start()
 
     def outcomes(self) -> list[tuple[Echo, EchoOutcome]]:
         """Each echo, and what became of it as far as is known."""
@@ -100,39 +101,7 @@ def vantage_run(role: Role, between: Between, manifests: Mapping[str, Manifest],
     if host.address is None:
         require([request])
     session = LiveSession(host, [request], INTERVAL_S)
-    return VantageRun(role, between, session, EchoLog(between.addresses), tsc=TscPoints(host))
-
-
-def capture(
-    run: VantageRun,
-    ending: Ending,
-    say: Callable[[str], None],
-    facts: Callable[[], Mapping[str, FactData]],
-    on_begin: Callable[[], None] | None = None,
-) -> PingCapture:
-    """Capture until the end, then close the session. ``on_begin`` is called when the probe watches.
-
-    Raises Unable when it cannot watch, and Interrupted when a signal came before that.
-    """
-    stop = Stop()
-    run.session.on_news(stop.heard)
-    run.session.attach(run.log)
-    with signals(stop), contextlib.closing(run.session):
-        run.session.start()
-        if not stop.wait(run.session.settled, SETTLE_LIMIT_S) and stop.requested:
-            raise Interrupted("ended while the probe was starting")
-        run.attach = attached(run)
-        began = time.time()
-        read = facts()  # before the first echo: reading them takes CPU time
-        run.relate_clock()
-        say(f"watching as {run.role}: {', '.join(run.attach)}")
-        if on_begin is not None:
-            on_begin()
-        stop.wait(lambda: _is_over(run, ending), ending.duration_s or _FOR_EVER_S)
-        next_reading(run, stop)
-        run.relate_clock()
-        with run.session.view() as state:
-            return document(run, state, began, read)
+    return VantageRun(role, between, session, EchoLog(between.addresses), tsc=TscPoints(host), host=host)
 
 
 def document(run: VantageRun, state: State, began: float, facts: Mapping[str, FactData]) -> PingCapture:
@@ -171,15 +140,6 @@ def document(run: VantageRun, state: State, began: float, facts: Mapping[str, Fa
         notes=_notes(run, probe),
         facts=dict(facts),
     )
-
-
-def _is_over(run: VantageRun, ending: Ending) -> bool:
-    connection = run.session.connection()
-    if connection.phase in ("lost", "ended"):
-        return True
-    if ending.count is None or len(run.log) < ending.count:
-        return False
-    return run.finished() >= ending.count
 
 
 def attached(run: VantageRun) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs several vantage points of one ping at the same time, sends its echoes, and always cleans up."""
+"""Measures one ping, whoever looks at it: its vantage points at the same time, its echoes, and always cleans up."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
 
 from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
@@ -16,12 +19,14 @@ from netconsole.far.program import Gone, ProgramProcess
 from netconsole.ping.capture import PingCapture
 from netconsole.run.ping_capture import SETTLE_LIMIT_S, VantageRun, attached, document, next_reading
 from netconsole.run.ping_plan import PingTraffic
-from netconsole.run.stop import Interrupted, Stop, signals
+from netconsole.run.stop import Interrupted, Stop
+from netconsole.sources.facts import collect
 
 SENDER = "netconsole_collector.echo_sender"
 MAX_LINE_BYTES = 4096
 _AFTER_S = 0.5
 """After the last echo's time limit: until it has been read everywhere."""
+_FOR_EVER_S = 10 * 365 * 86400.0
 
 
 class EchoSender:
@@ -75,92 +80,110 @@ class EchoSender:
         self._changed()
 
 
-def run(
-    runs: Sequence[VantageRun],
-    sender: Callable[[Callable[[], None]], EchoSender] | None,
-    count: int,
-    duration_s: float,
-    say: Callable[[str], None],
-    facts: Callable[[VantageRun], Mapping[str, FactData]],
-) -> list[PingCapture]:
-    """Capture at all vantage points until the echoes are over. One that fails is said, and the others go on.
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When a ping of somebody else has been watched: after a time, after so many echoes, or when it is stopped.
 
-    ``sender`` starts it; None: somebody else pings, until ``count`` echoes have ended or ``duration_s`` is over.
-    Raises Unable when no vantage point can run, and Interrupted when a signal came before.
+    Echoes of our own have at most the time.
     """
-    stop = Stop()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(signals(stop))
-        for one in runs:
-            stack.enter_context(contextlib.closing(one.session))
-            one.session.on_news(stop.heard)
-            one.session.attach(one.log)
-            one.session.start()
-        stop.wait(lambda: all(one.session.settled() for one in runs), SETTLE_LIMIT_S)
-        if stop.requested:
-            raise Interrupted("ended while the probes were starting")
-        running = _running(runs, say)
-        began = time.time()
-        known = {one.role: facts(one) for one in running}
-        for one in running:
-            one.relate_clock()
-        say(f"watching at {', '.join(one.role for one in running)}")
-        if sender is None:
-            stop.wait(lambda: _seen(running, count), duration_s)
-        else:
-            _send(running, sender, stop, stack, duration_s, say)
-        captures = []
-        for one in running:
-            next_reading(one, stop)
-            one.relate_clock()
-            with one.session.view() as state:
-                captures.append(document(one, state, began, known[one.role]))
-        return captures
+
+    duration_s: float | None = None
+    count: int | None = None
 
 
-def _running(runs: Sequence[VantageRun], say: Callable[[str], None]) -> list[VantageRun]:
-    running, why = [], []
-    for one in runs:
-        try:
-            one.attach = attached(one)
-            running.append(one)
-        except Unable as error:
-            why.append(str(error))
-            say(f"{error}; the other vantage points go on" if len(runs) > 1 else str(error))
-    if not running:
-        raise Unable("; ".join(why))
-    return running
+class PingRun:
+    """One ping, at one vantage point or several: they settle, watch while echoes pass, and become documents.
 
+    ``stop`` ends it early. ``send`` starts what sends the echoes; without it, or if it returns None, somebody else
+    pings. ``name``: what the captures share.
+    """
 
-def _send(
-    running: Sequence[VantageRun],
-    sender: Callable[[Callable[[], None]], EchoSender],
-    stop: Stop,
-    stack: contextlib.ExitStack,
-    duration_s: float,
-    say: Callable[[str], None],
-) -> None:
-    echoes = sender(stop.heard)
-    stack.callback(echoes.close)
-    if not stop.wait(lambda: echoes.is_over, duration_s):
-        echoes.close()  # its last line says how many there were
-        stop.wait(lambda: echoes.is_over, _AFTER_S, stoppable=False)
-    for one in running:
-        one.id = echoes.id
-    if echoes.why:
-        say(f"the echoes ended early: {safe(echoes.why)}")
-    elif not stop.requested:
-        limit_s = max(one.between.limit_s for one in running)
-        stop.wait(lambda: all(_is_whole(one, echoes.counts.get("sent", 0)) for one in running), limit_s + _AFTER_S)
-    for one in running:
-        one.sent = dict(echoes.counts)
-    say(", ".join(f"{count} {name}" for name, count in echoes.counts.items()) or "no echo was sent")
+    def __init__(
+        self,
+        runs: Sequence[VantageRun],
+        ending: Ending,
+        stop: Stop,
+        say: Callable[[str], None],
+        send: Callable[[Callable[[], None]], EchoSender | None] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.runs = runs
+        self.told = ""
+        """How far the sending is, in words."""
+        self._ending = ending
+        self._stop = stop
+        self._say = say
+        self._send = send
+        self._name = name
 
+    def measure(self) -> list[PingCapture]:
+        """Capture until the end, then close the sessions. A vantage point that fails is said, and the others go on.
 
-def _is_whole(run: VantageRun, sent: int) -> bool:
-    return run.finished() >= sent
+        Raises Unable when none can watch, and Interrupted when it was stopped before.
+        """
+        with contextlib.ExitStack() as stack:
+            for run in self.runs:
+                stack.enter_context(contextlib.closing(run.session))
+                run.begin(self._stop.heard)
+            self._stop.wait(lambda: all(run.session.settled() for run in self.runs), SETTLE_LIMIT_S)
+            if self._stop.requested:
+                raise Interrupted("ended while the probes were starting")
+            watching = self._watching()
+            began = time.time()
+            known = {run.role: collect(run.host) for run in watching}  # not while echoes pass: it takes CPU time
+            for run in watching:
+                run.relate_clock()
+                self._say(f"watching as {run.role}: {', '.join(run.attach)}")
+            echoes = self._send(self._stop.heard) if self._send is not None else None
+            if echoes is None:
+                self._stop.wait(lambda: self._is_over(watching), self._ending.duration_s or _FOR_EVER_S)
+            else:
+                stack.callback(echoes.close)
+                self._follow(echoes, watching)
+            return [self._taken(run, began, known[run.role]) for run in watching]
 
+    def _watching(self) -> list[VantageRun]:
+        for run in self.runs:
+            try:
+                run.attach = attached(run)
+            except Unable as error:
+                run.why = str(error)
+                self._say(f"{error}; the other vantage points go on" if len(self.runs) > 1 else str(error))
+        watching = [run for run in self.runs if not run.why]
+        if not watching:
+            raise Unable("; ".join(run.why for run in self.runs))
+        return watching
 
-def _seen(running: Sequence[VantageRun], count: int) -> bool:
-    """Somebody else pings: so many echoes have ended at the vantage point that has seen most."""
-    return max(one.finished() for one in running) >= count
+    def _is_over(self, watching: Sequence[VantageRun]) -> bool:
+        """Somebody else pings: so many echoes have ended at the vantage point that has seen most, or none goes on."""
+        if all(run.session.connection().phase in ("lost", "ended") for run in watching):
+            return True
+        return self._ending.count is not None and max(run.finished() for run in watching) >= self._ending.count
+
+    def _follow(self, echoes: EchoSender, watching: Sequence[VantageRun]) -> None:
+        """Wait until the echoes were sent, and have ended everywhere."""
+
+        def is_over() -> bool:
+            self.told = ", ".join(f"{count} {name}" for name, count in echoes.counts.items()) or "sending"
+            return echoes.is_over
+
+        if not self._stop.wait(is_over, self._ending.duration_s or _FOR_EVER_S):
+            echoes.close()  # its last line says how many there were
+            self._stop.wait(is_over, _AFTER_S, stoppable=False)
+        for run in watching:
+            run.id = echoes.id
+        if echoes.why:
+            self.told = f"the echoes ended early: {safe(echoes.why)}"
+            self._say(self.told)
+        elif not self._stop.requested:
+            limit_s, sent = max(run.between.limit_s for run in watching), echoes.counts.get("sent", 0)
+            self._stop.wait(lambda: all(run.finished() >= sent for run in watching), limit_s + _AFTER_S)
+        for run in watching:
+            run.sent = dict(echoes.counts)
+        self._say(", ".join(f"{count} {name}" for name, count in echoes.counts.items()) or "no echo was sent")
+
+    def _taken(self, run: VantageRun, began: float, facts: Mapping[str, FactData]) -> PingCapture:
+        next_reading(run, self._stop)
+        run.relate_clock()
+        with run.session.view() as state:
+            return msgspec.structs.replace(document(run, state, began, facts), run=self._name)

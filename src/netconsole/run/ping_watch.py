@@ -1,44 +1,31 @@
-"""Measures a planned ping for the wizard of the console: every vantage point in a thread, here or over ssh.
+"""A ping as the wizard of the console looks at it: each vantage point is entered in a thread, here or over ssh.
 
-What fails at one place is said there, and the others go on. ``netconsole ping run`` does the same without a screen.
+What fails at one place is said there, and the others go on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import msgspec
-
 from netconsole.base.errors import BadInput, Unable
-from netconsole.base.fact_keys import FactData
 from netconsole.far.door import Approach
 from netconsole.far.host import AnyHost
-from netconsole.host.privileges import require
 from netconsole.ping.capture import EchoOutcome, EchoTimes, PingCapture, Role
-from netconsole.ping.echo_log import EchoLog
-from netconsole.ping.vantage import request_of
 from netconsole.probes.catalogue import typed_modules
 from netconsole.probes.manifest import Manifest
-from netconsole.run.ping_capture import INTERVAL_S, SETTLE_LIMIT_S, VantageRun, attached, document, next_reading
+from netconsole.run.ping_capture import VantageRun, vantage_run
 from netconsole.run.ping_places import HERE, HOST_ROLES, PlaceTables, read_places
 from netconsole.run.ping_plan import PingPlan, PlannedPoint
-from netconsole.run.ping_run import EchoSender
-from netconsole.run.stop import Stop
-from netconsole.run.tsc_points import TscPoints
-from netconsole.session.live import LiveSession
-from netconsole.sources.facts import collect
+from netconsole.run.ping_run import EchoSender, Ending, PingRun
+from netconsole.run.stop import Interrupted, Stop
 
 PlacePhase = Literal["connecting", "starting", "watching", "ended", "failed"]
 LAST_ECHOES = 12
-_LOOK_S = 0.1
-_AFTER_S = 0.5
-"""After the last echo's time limit: until it has been read everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +43,23 @@ class PlaceProgress:
 @dataclass(slots=True)
 class _Place:
     point: PlannedPoint
-    phase: PlacePhase = "connecting"
     why: str = ""
-    host: AnyHost | None = None
+    """Why it cannot be entered."""
     run: VantageRun | None = None
-    taken: PingCapture | None = None
 
-    @property
-    def settled(self) -> bool:
-        """Whether it watches, or never will."""
-        return self.phase not in ("connecting", "starting")
+    def progress(self, is_over: bool) -> PlaceProgress:
+        run, why = self.run, self.why or (self.run.why if self.run is not None else "")
+        if why:
+            return PlaceProgress(self.point.role, self.point.host, "failed", why.splitlines()[0])
+        if run is None or not run.attach:
+            phase: PlacePhase = "connecting" if run is None else "starting"
+            return PlaceProgress(self.point.role, self.point.host, phase)
+        has_ended = is_over or run.session.connection().phase in ("lost", "ended")
+        seen = run.outcomes()
+        last = tuple(echo.times(outcome) for echo, outcome in seen[-LAST_ECHOES:])
+        counts = Counter(outcome for _, outcome in seen)
+        phase = "ended" if has_ended else "watching"
+        return PlaceProgress(self.point.role, self.point.host, phase, ", ".join(run.attach), counts, last)
 
 
 def look_around(at: Mapping[Role, str], manifests: Mapping[str, Manifest], also: Sequence[str] = ()) -> PlaceTables:
@@ -85,142 +79,97 @@ def look_around(at: Mapping[Role, str], manifests: Mapping[str, Manifest], also:
 class PingWatch:
     """The vantage points of a plan, measured. Call :meth:`start`, then :meth:`finish` or :meth:`close`."""
 
-    def __init__(
-        self,
-        plan: PingPlan,
-        manifests: Mapping[str, Manifest],
-        read_facts: Callable[[AnyHost], Mapping[str, FactData]] = collect,
-    ) -> None:
-        """``read_facts`` reads the configuration of a place, here or far."""
+    def __init__(self, plan: PingPlan, manifests: Mapping[str, Manifest]) -> None:
         self._plan = plan
         self._manifests = manifests
-        self._read_facts = read_facts
-        self._over = threading.Event()
-        self._dropped = threading.Event()
+        self._stop = Stop()
         self._places = [_Place(point) for point in plan.points]
-        self._threads = [threading.Thread(target=self._run, args=(one,), daemon=True) for one in self._places]
-        self._sender: EchoSender | None = None
-        self._sending = threading.Thread(target=self._send, name="ping-sending", daemon=True)
-        self.told = ""
-        """How far the sending is, in words."""
+        self._ping: PingRun | None = None
+        self._taken: list[PingCapture] = []
+        self._thread = threading.Thread(target=self._run, name="ping", daemon=True)
+        self._told = ""
         self.is_over = False
         """Whether all echoes were sent and have ended, or nothing is left that watches."""
 
+    @property
+    def told(self) -> str:
+        """How far the sending is, in words."""
+        return self._told or (self._ping.told if self._ping is not None else "")
+
     def start(self) -> None:
         """Begins. Returns at once."""
-        for thread in self._threads:
-            thread.start()
-        self._sending.start()
+        self._thread.start()
 
     def progress(self) -> list[PlaceProgress]:
         """How far each place is, now."""
-        return [_progress(place) for place in self._places]
+        return [place.progress(self.is_over) for place in self._places]
 
     def finish(self) -> dict[Role, PingCapture]:
         """Ends the measuring; what each place saw. Waits for the last reading: some tenths of a second."""
-        self._over.set()
-        for thread in (*self._threads, self._sending):
-            thread.join()
-        return {place.point.role: place.taken for place in self._places if place.taken is not None}
+        self.close()
+        self._thread.join()
+        return {one.role: one for one in self._taken}
 
     def close(self) -> None:
-        """Ends everything, and keeps nothing. Returns at once: the threads clean up."""
-        self._dropped.set()
-        self._over.set()
+        """Ends everything. Returns at once: the threads clean up."""
+        self._stop.requested = True
+        self._stop.heard()
 
-    def _run(self, place: _Place) -> None:
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            entering = [threading.Thread(target=self._enter, args=(one, stack), daemon=True) for one in self._places]
+            for thread in entering:
+                thread.start()
+            for thread in entering:
+                thread.join()
+            runs = [place.run for place in self._places if place.run is not None]
+            send = None if self._plan.sent_at is None else self._send
+            ending = Ending(count=self._plan.traffic.count)
+            if send is None:
+                self._told = "netconsole sends nothing: somebody else pings"
+            self._ping = PingRun(runs, ending, self._stop, _nothing, send, self._plan.name)
+            try:
+                self._taken = self._ping.measure()
+            except (Unable, Interrupted):
+                pass  # each place says why
+            except Exception as error:
+                for place in self._places:
+                    place.why = place.why or _bug(error)
+        self.is_over = True
+
+    def _enter(self, place: _Place, stack: contextlib.ExitStack) -> None:
+        """Starts to watch there, while others are still entered."""
+        far = None if place.point.host == HERE else place.point.host
         try:
-            far = None if place.point.host == HERE else place.point.host
-            with contextlib.closing(Approach(far, may_ask=False)) as way:
-                place.host = way.enter(typed_modules(self._manifests))
-                self._watch(place, place.host)
-                self._sending.join()  # it may send from this host
+            way = Approach(far, may_ask=False)
+            stack.callback(way.close)
+            host = way.enter(typed_modules(self._manifests))
+            run = vantage_run(place.point.role, place.point.between, self._manifests, host)
+            stack.callback(run.session.close)
+            run.begin(self._stop.heard)
+            place.run = run
         except (BadInput, Unable) as error:
-            place.phase, place.why = "failed", str(error).splitlines()[0]
+            place.why = str(error)
         except Exception as error:  # a bug here must not end the others, nor look as if it went on
-            place.phase, place.why = "failed", f"a bug in netconsole: {type(error).__name__}: {error}"
+            place.why = _bug(error)
 
-    def _watch(self, place: _Place, host: AnyHost) -> None:
-        point = place.point
-        request = request_of(point.role, point.between, self._manifests)
-        if host.address is None:
-            require([request])
-        session = LiveSession(host, [request], INTERVAL_S)
-        run = VantageRun(point.role, point.between, session, EchoLog(point.between.addresses), tsc=TscPoints(host))
-        session.attach(run.log)
-        place.phase = "starting"
-        with contextlib.closing(session):
-            session.start()
-            self._until(session.settled, SETTLE_LIMIT_S, self._dropped)
-            if self._dropped.is_set():
-                return
-            run.attach = attached(run)
-            began = time.time()
-            known = self._read_facts(host)
-            run.relate_clock()
-            place.run, place.why, place.phase = run, ", ".join(run.attach), "watching"
-            self._until(lambda: session.connection().phase in ("lost", "ended"), float("inf"), self._over)
-            if self._dropped.is_set():
-                return
-            next_reading(run, Stop())
-            run.relate_clock()
-            if self._sender is not None:
-                run.id, run.sent = self._sender.id, dict(self._sender.counts)
-            with session.view() as state:
-                taken = document(run, state, began, known)
-            place.taken = msgspec.structs.replace(taken, run=self._plan.name)
-            place.phase = "ended"
-
-    def _send(self) -> None:
-        """Sends the echoes when every place watches, and sees when all is over."""
-        self._until(lambda: all(place.settled for place in self._places), float("inf"), self._over)
-        running = [place.run for place in self._places if place.run is not None]
-        if self._over.is_set() or not running:
-            self.is_over = not running
-            return
-        if self._plan.sent_at is None:
-            self.told = "netconsole sends nothing: somebody else pings"
-            count = self._plan.traffic.count
-            self._until(lambda: max(run.finished() for run in running) >= count, float("inf"), self._over)
-            self.is_over = True
-            return
-        host = next((place.host for place in self._places if place.point.host == self._plan.sent_at), None)
+    def _send(self, changed: Callable[[], None]) -> EchoSender | None:
+        plan, told = self._plan, "netconsole sends no echoes"
+        runs = (place.run for place in self._places if place.point.host == plan.sent_at)
+        host = next((run.host for run in runs if run is not None), None)
         if host is None:
-            self.told = f"netconsole sends no echoes, because {self._plan.sent_at} was not reached: ping there by hand"
-            return
+            self._told = f"{told}, because {plan.sent_at} was not reached: ping there by hand"
+            return None
         try:
-            self._sender = sender = EchoSender(host, self._plan.receiver.address, self._plan.traffic, _nothing)
+            return EchoSender(host, plan.receiver.address, plan.traffic, changed)
         except Unable as error:
-            self.told = f"netconsole sends no echoes ({error}): ping by hand"
-            return
-        with contextlib.closing(sender):
-            self._until(lambda: self._sent(sender), float("inf"), self._over)
-            limit_s = max(run.between.limit_s for run in running) + _AFTER_S
-            sent = sender.counts.get("sent", 0)
-            self._until(lambda: all(run.finished() >= sent for run in running), limit_s, self._over)
-            if sender.why:
-                self.told = f"the echoes ended early: {sender.why}"
-            self.is_over = True
-
-    def _sent(self, sender: EchoSender) -> bool:
-        self.told = ", ".join(f"{count} {name}" for name, count in sender.counts.items()) or "sending"
-        return sender.is_over
-
-    def _until(self, true: Callable[[], bool], limit_s: float, stop: threading.Event) -> None:
-        deadline = time.monotonic() + limit_s
-        while not true() and time.monotonic() < deadline and not stop.wait(_LOOK_S):
-            pass
+            self._told = f"{told} ({error}): ping by hand"
+            return None
 
 
-def _nothing() -> None:
+def _bug(error: Exception) -> str:
+    return f"a bug in netconsole: {type(error).__name__}: {error}"
+
+
+def _nothing(_line: str) -> None:
     """The wizard looks by itself."""
-
-
-def _progress(place: _Place) -> PlaceProgress:
-    role, run = place.point.role, place.run
-    if run is None:
-        return PlaceProgress(role, place.point.host, place.phase, place.why)
-    seen = run.outcomes()
-    last = tuple(echo.times(outcome) for echo, outcome in seen[-LAST_ECHOES:])
-    outcomes = Counter(outcome for _, outcome in seen)
-    return PlaceProgress(role, place.point.host, place.phase, place.why, outcomes, last)
