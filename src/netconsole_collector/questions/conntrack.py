@@ -1,13 +1,16 @@
-"""Question `conntrack`: why the tracking of connections refuses a packet.
+"""Question `conntrack`: why connection tracking, or iptables-legacy, refuses a packet.
 
 `entries`, `limit`: how many connections there are, and may be. `full`, `no_port`: whether the counters `drop` and
-`insert_failed` moved meanwhile (net/netfilter/nf_conntrack_core.c): the table is full, or a translation found no port.
+`insert_failed` moved meanwhile (net/netfilter/nf_conntrack_core.c): the table is full, or another connection has the
+addresses and ports that a packet would get. `legacy_table`, `legacy_chain`, `legacy_rule`: the one rule of
+iptables-legacy that dropped meanwhile; without a number (`is_legacy_policy`) it is the policy of the chain.
 """
 
 import time
-from typing import Any, Dict
+from typing import Any, Dict, Iterable, List
 
 from netconsole_collector.primitives import files
+from netconsole_collector.primitives.legacy_firewall import LegacyRule, dropped
 from netconsole_collector.questions.known import Json
 from netconsole_collector.questions.within import sysctl, within
 from netconsole_collector.sources.protocol_counters import CONNTRACK, ENTRIES, parse_conntrack
@@ -15,24 +18,49 @@ from netconsole_collector.sources.protocol_counters import CONNTRACK, ENTRIES, p
 _STATISTICS = b"/proc/thread-self/net/" + CONNTRACK.encode("ascii")
 _DROPPED, _NOT_INSERTED = "Conntrackdrop", "Conntrackinsert_failed"
 _READINGS, _PAUSE_S = 4, 0.25
+_OF_PROTOCOL = {"IPv4": ("ipv4",), "IPv6": ("ipv6",)}
 
 
 def answer(arguments: Json) -> Any:
-    """Of the namespace ``netns``."""
-    found = within(arguments, _looked_up)
+    """Of the namespace ``netns``; ``protocol`` is IPv4 or IPv6, where that is known."""
+    protocols = _OF_PROTOCOL.get(str(arguments.get("protocol")), ("ipv4", "ipv6"))
+    found = within(arguments, lambda: _looked_up(protocols))
     found["limit"] = sysctl("netfilter/nf_conntrack_max")  # of each namespace; the host's is for all
     return found
 
 
-def _looked_up() -> Json:
+def _looked_up(protocols: Iterable[str]) -> Json:
     before = now = _counters()
+    rules_before = _dropped(protocols)
+    moved: List[LegacyRule] = []
     for _ in range(_READINGS):
         time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
         now = _counters()
-        if now.get(_DROPPED, 0) > before.get(_DROPPED, 0):
+        moved = [one for one, packets in _dropped(protocols).items() if packets > rules_before.get(one, packets)]
+        if moved or now.get(_DROPPED, 0) > before.get(_DROPPED, 0):
             break
-    failed, dropped = (now.get(name, 0) - before.get(name, 0) for name in (_NOT_INSERTED, _DROPPED))
-    return {"entries": now.get(ENTRIES), "full": dropped > failed, "no_port": failed > 0}
+    failed, refused = (now.get(name, 0) - before.get(name, 0) for name in (_NOT_INSERTED, _DROPPED))
+    rule = moved[0] if len(moved) == 1 else None
+    return {
+        "entries": now.get(ENTRIES),
+        "full": refused > failed,
+        "no_port": failed > 0,
+        "legacy_table": rule.table if rule is not None else None,
+        "legacy_chain": rule.chain if rule is not None else None,
+        "legacy_rule": rule.number if rule is not None else None,
+        "is_legacy_policy": rule is not None and rule.number is None,
+    }
+
+
+def _dropped(protocols: Iterable[str]) -> Dict[LegacyRule, int]:
+    """Empty where the kernel does not tell."""
+    found: Dict[LegacyRule, int] = {}
+    for one in protocols:
+        try:
+            found.update(dropped(one))
+        except OSError:
+            continue
+    return found
 
 
 def _counters() -> Dict[str, int]:

@@ -84,6 +84,7 @@ class Fault:
     program: Sequence[Mapping[str, str]] = ()
     needs: str = ""
     alone: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
     spaces: dict[str, Namespace] = field(default_factory=dict)
     sender: subprocess.Popen[str] | None = None
     port: int = PORT
@@ -92,6 +93,9 @@ class Fault:
 
     def prepare(self, stack: ExitStack) -> None:
         """The wire, what stands at its ends, and the fault itself."""
+        for name, value in self.settings.items():
+            stack.callback(run, "sysctl", "-qw", f"{name}={run('sysctl', '-n', name).strip()}")
+            run("sysctl", "-qw", f"{name}={value}")
         lines = [*self.make, *self.until[:1]]
         for letter in sorted({"a", "b", *(line.partition(" ")[0] for line in lines)}):
             self.spaces[letter] = Namespace()

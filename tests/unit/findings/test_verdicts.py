@@ -105,7 +105,7 @@ def test_nobody_asks_what_cannot_be_answered(verdicts: Verdicts) -> None:
     }  # fmt: skip
     assert verdicts.question("nobody-listens", {**PACKET, "target_port": None}) is None, "the port is not known yet"
     assert verdicts.question("firewall-drops", {**PACKET, "location": "nf_hook_slow+0x4"}) == (
-        "conntrack", {"netns": "blue"},
+        "conntrack", {"netns": "blue", "protocol": "IPv4"},
     )  # fmt: skip
 
 

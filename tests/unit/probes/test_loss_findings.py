@@ -100,12 +100,14 @@ def test_a_program_that_does_not_read_is_said_with_what_waits() -> None:
         ("UdpSndbufErrors", "udp-send-refused", "!"),
         ("IpOutDiscards", "send-refused", "!"),
         ("TcpExtTCPZeroWindowDrop", "receiver-does-not-read", "!"),
+        ("Conntrackearly_drop", "conntrack-filling", "!"),
     ],
 )
 @pytest.mark.proves(
     "protocol_counters",
     "findings.counters.count.!!.Conntrackdrop",
     "findings.counters.count.!.TcpExtTCPZeroWindowDrop",
+    "findings.counters.count.!.Conntrackearly_drop",
     "findings.counters.count.!.UdpRcvbufErrors",
     "findings.counters.count.!.UdpSndbufErrors",
     "findings.counters.count.!.loss",
