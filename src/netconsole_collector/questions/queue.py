@@ -1,21 +1,22 @@
 """Question `queue`: which queueing discipline is at a device, and what bounds it.
 
-`kind`: of the root. `classes`: how many it has. `carrier`, `mtu`: of the device. `peer`,
-`peer_mtu`, `peer_is_up`: of the other end of a pair, wherever that is.
+`kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile. `carrier`,
+`mtu`: of the device. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a pair, wherever that is.
 """
 
 import os
 import struct
+import time
 from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 from netconsole_collector.primitives.inside import make_inside
-from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.rtnetlink import Interface, RouteSocket
 from netconsole_collector.questions.within import paths, within
+from netconsole_collector.sources.qdiscs import TC_H_INGRESS, TC_H_ROOT, Qdisc, handle_text, parse
 
 _GET_QDISC, _GET_CLASS, _QDISC = 38, 42, struct.Struct("=BxxxiIII")
-_ROOT, _KIND = 0xFFFFFFFF, 1
+_READINGS, _PAUSE_S = 4, 0.25
 _MTU, _PEER, _CARRIER, _PEER_NAMESPACE = 4, 5, 33, 37
 _UP = 1
 
@@ -63,12 +64,29 @@ def _looked_up(device: str, namespaces: List[Tuple[str, int]]) -> Tuple[Json, Un
 
 
 def _root(routes: RouteSocket, link: Interface) -> Json:
-    for body in routes.dump(_GET_QDISC, _QDISC.pack(0, link.number, 0, 0, 0)):
-        _, index, _, parent, _ = _QDISC.unpack_from(body)
-        if index != link.number or parent != _ROOT:
-            continue
-        values = dict(attributes(body, _QDISC.size))
-        kind = values.get(_KIND, b"").rstrip(b"\0").decode("ascii", "backslashreplace")
-        classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
-        return {"kind": kind, "classes": classes}
-    return {"kind": None, "classes": 0}
+    qdiscs = _qdiscs(routes, link)
+    root = next((one for one in qdiscs if one.parent == TC_H_ROOT), None)
+    if root is None:
+        return {"kind": None, "classes": 0, "inner": None}
+    classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
+    inner = _dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None
+    return {"kind": root.kind, "classes": classes, "inner": inner}
+
+
+def _qdiscs(routes: RouteSocket, link: Interface) -> List[Qdisc]:
+    known = (parse(memoryview(body)) for body in routes.dump(_GET_QDISC, _QDISC.pack(0, link.number, 0, 0, 0)))
+    return [one for one in known if one is not None and one.ifindex == link.number and one.parent != TC_H_INGRESS]
+
+
+def _dropping(routes: RouteSocket, link: Interface, before: List[Qdisc]) -> Optional[str]:
+    """Of those inside the root the only one that dropped meanwhile: what contains it counts the same packets."""
+    dropped = {one.key: one.drops for one in before}
+    for _ in range(_READINGS):
+        time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
+        now = _qdiscs(routes, link)
+        moved = [one for one in now if one.parent != TC_H_ROOT and one.drops > dropped.get(one.key, one.drops)]
+        leaves = [one for one in moved if all(other.parent >> 16 != one.handle >> 16 for other in moved)]
+        if leaves:
+            one = leaves[0]
+            return None if len(leaves) > 1 else " ".join((one.kind, *([handle_text(one.handle)] * bool(one.handle))))
+    return None

@@ -301,6 +301,16 @@ def test_a_namespace_is_found_by_name_and_by_inode_and_a_wrong_one_is_refused(en
             answer("conntrack", {"netns": wrong})
 
 
+def test_a_filter_of_tc_is_named_with_what_it_does(ends: Ends) -> None:
+    device = Wire.DEVICES[1]
+    ends.b.tc("qdisc", "add", "dev", device, "clsact")
+    what = ("match", "u32", "0", "0", "action", "mirred", "egress", "mirror", "dev", "lo")
+    ends.b.tc("filter", "add", "dev", device, "ingress", "protocol", "ip", "pref", "7", "u32", *what)
+    found = ends.ask("programs", device=device, hook="ingress")
+    assert (found["filter"], found["action"]) == ("u32 pref 7", "mirred")
+    assert ends.ask("programs", device=device, hook="egress")["filter"] is None
+
+
 def test_a_program_is_named(ends: Ends) -> None:
     device = Wire.DEVICES[1]
     assert ends.ask("programs", device=device, hook="ingress")["xdp"] is None

@@ -71,6 +71,27 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
             "1500 bytes for 198.51.100.7, and the route there takes 600 (MTU)",
         ),
         ("qdisc-drops", {"kind": "htb", "classes": 2}, "a queue of its htb is full, or lets no more through"),
+        (
+            "qdisc-drops",
+            {"kind": "mq", "classes": 4, "inner": "fq_codel"},
+            "fq_codel (in its mq) is full, or lets no more through",
+        ),
+        (
+            "tc-drops",
+            {"filter": "matchall pref 1", "action": "police"},
+            "the policer of tc filter matchall pref 1 lets no more through",
+        ),
+        (
+            "tc-drops",
+            {"filter": "matchall pref 1", "action": "gact", "reason": "TC_INGRESS"},
+            "the tc filter matchall pref 1 drops them on receipt",
+        ),
+        (
+            "firewall-drops",
+            {"legacy_table": "filter", "legacy_chain": "INPUT", "legacy_rule": 2},
+            "iptables-legacy: rule 2 of chain INPUT, table filter",
+        ),
+        ("conntrack-drops", {"full": True, "entries": 9, "limit": 9}, "the table of connections is full: 9 of 9"),
         ("qdisc-drops", {"kind": "tbf", "classes": 1}, "its queueing discipline tbf is full, or lets no more through"),
         ("other-mac", {"is_own": True, "is_of_device": False, "mac_matches": False, "own_mac": "02:0b"}, None),
         ("firewall-drops", {"rule": None, "handle": 7, "remains": False, "table": "f", "chain": "in"},
