@@ -11,6 +11,7 @@ from netconsole.tui.startable import LOOK_AGAIN_S, SourcesHere, startable
 from netconsole_collector.kernel import modules
 from netconsole_collector.sources.base import SourceError
 from netconsole_collector.sources.ovs.flows import OvsFlows
+from netconsole_collector.sources.ovs.pmd import OvsPmd
 from netconsole_collector.sources.vm_states import VmStates
 
 MANIFESTS = load_all()
@@ -26,9 +27,11 @@ def offered(state: State, is_far: bool = False) -> set[str]:
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> State:
-    """Of a host on which every module is loaded, and Open vSwitch and a VM run."""
+    """Of a host on which every module is loaded, and Open vSwitch with a PMD thread and a VM run."""
     monkeypatch.setattr(modules, "is_loaded", lambda name: True)
     monkeypatch.setattr(OvsFlows, "open", lambda self: None)
+    monkeypatch.setattr(OvsPmd, "open", lambda self: None)
+    monkeypatch.setattr(OvsPmd, "finds_any", lambda self: True)
     monkeypatch.setattr(VmStates, "finds_any", lambda self: True)
     return State()
 

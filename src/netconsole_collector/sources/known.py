@@ -19,13 +19,14 @@ KNOWN: Dict[str, Callable[[], KernelSource]] = {
     "links": _late("links", "Links"),
     "nic": _late("nic_counters", "NicCounters"),
     "ovs": _late("ovs.flows", "OvsFlows"),
+    "pmd": _late("ovs.pmd", "OvsPmd"),
     "protocol_counters": _late("protocol_counters", "ProtocolCounters"),
     "sockets": _late("sockets", "SocketGroups"),
     "softnet": _late("softnet", "Softnet"),
     "vms": _late("vm_states", "VmStates"),
 }
 
-APART = ("ovs",)
+APART = ("ovs", "pmd")
 """Those that wait for another process: they are read in a thread of their own."""
 
 

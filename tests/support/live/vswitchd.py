@@ -26,10 +26,12 @@ LIMIT_S = 120.0
 class Vswitchd:
     """Two namespaces, joined by a bridge of a switch in a third one. Skips the test where there is no Open vSwitch."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
+        """``options``: of ovs-vswitchd."""
         if not shutil.which("ovs-vswitchd") or not SCHEMA.exists():
             pytest.skip("openvswitch-switch is not installed")
         self.directory = directory
+        self._options = options
         self.switch, self.a, self.b = self._namespaces = Namespace(), Namespace(), Namespace()
         self._pids: list[int] = []
         self.environment = {f"OVS_{name}": str(directory) for name in ("RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR")}
@@ -50,8 +52,7 @@ class Vswitchd:
         self._run("ovsdb-server", database, f"--remote=p{self._database}", "--pidfile", "--detach", "--log-file")
         self._pids.append(int((self.directory / "ovsdb-server.pid").read_text()))
         self.vsctl("--no-wait", "init")
-        self._run("ovs-vswitchd", self._database, "--pidfile", "--detach", "--log-file", "--disable-system")
-        self._pids.append(self.pid)
+        self.start()
         self.vsctl("add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev")
         for number, (end, port) in enumerate(zip((self.a, self.b), PORTS, strict=True)):
             self.switch.ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", end.name)
@@ -64,6 +65,18 @@ class Vswitchd:
             end.ip("neighbour", "replace", ADDRESSES[1 - number], *other)
             self.vsctl("add-port", BRIDGE, port)
         self.until(self._forwards)
+
+    def start(self) -> None:
+        """Starts ovs-vswitchd, after its end, too."""
+        options = ("--pidfile", "--detach", "--log-file", "--disable-system", *self._options)
+        self._run("ovs-vswitchd", self._database, *options)
+        self._pids.append(self.pid)
+
+    def kill(self) -> None:
+        """Ends ovs-vswitchd without a chance to tidy up."""
+        pid = self.pid
+        os.kill(pid, signal.SIGKILL)
+        self.until(lambda: not Path(f"/proc/{pid}/fd").exists())
 
     def vsctl(self, *words: str) -> str:
         return self._run("ovs-vsctl", f"--db={self._database}", *words)

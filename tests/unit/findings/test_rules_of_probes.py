@@ -18,6 +18,7 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
 from netconsole.telemetry.state import State
+from netconsole_collector.sources.ovs.trouble import DROPS, MEANINGS
 from tests.unit.telemetry.test_state import SECOND, Stream
 
 AT_ONCE, TEN_SECONDS = 1, 10
@@ -447,6 +448,56 @@ def test_a_datapath_that_is_full_or_slow(gauge: str, limit: float, beyond: float
     said(of_gauge("ovs_flows", "vswitchd", process, {"silent": 0}), None)
     said(of_gauge("ovs_flows", "vswitchd", process, {"silent": 1}), "!!", "ovs-vswitchd (9)")
     said(of_gauge("ovs_flows", "vswitchd", process, {"ended": 1}), "!!", "ovs-vswitchd (9) has ended")
+
+
+PMD: dict[str, frames.Label] = {"datapath": "ovs-netdev", "numa": 0, "core": 3}
+PMD_WORDS = "PMD on core 3 (node 0)"
+
+
+@pytest.mark.proves("ovs_pmd", "findings.threads.{waits_pct,busy_pct,upcall_pct}.!", "findings.threads.waits_pct.!!")
+@pytest.mark.parametrize(
+    ("gauge", "limit", "beyond", "level", "word"),
+    [
+        ("waits_pct", 2, 2.5, "!", "2.50 % of its run time waits for the CPU"),
+        ("waits_pct", 2, 35, "!!", "35 % of its run time waits for the CPU"),
+        ("busy_pct", 95, 95.5, "!", "95.5 % busy"),
+        ("upcall_pct", 5, 5.5, "!", "5.50 % of its packets"),
+    ],
+)
+def test_a_pmd_thread_that_is_disturbed_or_full(gauge: str, limit: float, beyond: float, level: str, word: str) -> None:
+    said(of_gauge("ovs_pmd", "threads", PMD, {gauge: limit}), None)
+    said(of_gauge("ovs_pmd", "threads", PMD, {gauge: beyond}), level, PMD_WORDS, word)
+
+
+@pytest.mark.proves("ovs_pmd", "findings.threads.involuntary.!", "findings.threads.lost.!!")
+def test_what_a_pmd_thread_suffers_and_loses() -> None:
+    said(of_rate("ovs_pmd", "threads", "involuntary", PMD, 9, AT_ONCE), None)
+    said(of_rate("ovs_pmd", "threads", "involuntary", PMD, 10, AT_ONCE), "!", PMD_WORDS, "10 times/s")
+    quiet("ovs_pmd", "threads", "involuntary", PMD, 1, PMD_WORDS)
+    loud("ovs_pmd", "threads", "lost", PMD, 0, PMD_WORDS)
+
+
+@pytest.mark.proves(
+    "ovs_pmd",
+    "findings.trouble.count.!.{datapath_drop_lock_error,datapath_drop_meter,vhost_tx_contention,upcall_flow_limit_hit}",
+)
+@pytest.mark.parametrize(
+    ("counter", "limit", "word"),
+    [
+        ("datapath_drop_rx_invalid_packet", 1, "malformed"),
+        ("datapath_drop_meter", 1, "a meter was exceeded"),
+        ("vhost_tx_contention", 100, "waited for each other"),
+        ("upcall_flow_limit_hit", 1, "the flow table is full"),
+    ],
+)
+def test_a_coverage_counter_of_trouble(counter: str, limit: int, word: str) -> None:
+    quiet("ovs_pmd", "trouble", "count", {"counter": counter, "meaning": MEANINGS[counter]}, limit, word)
+
+
+def test_each_coverage_counter_of_a_lost_packet_is_a_fault() -> None:
+    rules = [one for one in catalogue.shipped("ovs_pmd").findings if one.table == "trouble"]
+    assert rules[0].where["counter"] == tuple(DROPS)
+    assert {name for one in rules for name in one.where["counter"]} == MEANINGS.keys()
 
 
 # ---- percentiles ----

@@ -132,7 +132,7 @@ def test_every_probe_is_narrowed_or_named_as_host_wide() -> None:
     assert {titles[one] for one in netns} == {"kvm_irqs", "softirq_health", "softnet"}
     device = host_wide(Profile("p", filters={"device": "tap0"}), MANIFESTS, MANIFESTS)
     of_no_device = {"socket_drops", "socket_groups", "reuseport_skew", "protocol_counters", "ip_fragments"}
-    of_many = {"host_path", "local_path", "echo_host", "echo_stack", "ovs_flows"}
+    of_many = {"host_path", "local_path", "echo_host", "echo_stack", "ovs_flows", "ovs_pmd"}
     assert {titles[one] for one in device} == {"kvm_irqs", "softirq_health", "softnet"} | of_no_device | of_many
     assert host_wide(Profile("p"), MANIFESTS, MANIFESTS) == []
 

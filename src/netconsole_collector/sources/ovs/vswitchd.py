@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS, Refused, Unixctl, UnixctlError, running_vswitchd
@@ -49,6 +49,8 @@ _NOISE = re.compile(
     r"recirc_id\(0\),?|packet_type\(ns=0,id=0\),?|eth_type\(0x(?:0800|86dd|0806)\),(?=ipv[46]|arp)|\(frag=no\)|,frag=no"
 )
 """Parts that every flow has, or that another part implies."""
+
+_Answer = TypeVar("_Answer")
 
 
 class Revalidation(NamedTuple):
@@ -117,12 +119,16 @@ class Vswitchd:
         """The process that ran before, where none runs now."""
 
     def read(self) -> Answers:
-        """Ask for everything. Raises UnixctlError when it does not run, or does not answer (see ASK_AGAIN_S)."""
+        """Ask for everything that ovs_flows shows. Raises UnixctlError, as :meth:`asked`."""
+        return self.asked(self._answers)
+
+    def asked(self, ask: Callable[[Unixctl], _Answer]) -> _Answer:
+        """What ``ask`` is answered. Raises UnixctlError when it does not run, or does not answer (see ASK_AGAIN_S)."""
         self._find()
         if time.monotonic() < self._asked_again_at:
             raise UnixctlError(self._why)
         try:
-            answers = self._answers()
+            answers = ask(self._connected())
         except UnixctlError as error:
             self.close()
             self._not_answered(str(error))
@@ -210,8 +216,7 @@ class Vswitchd:
             self._unixctl = Unixctl(self._control, self._host)
         return self._unixctl
 
-    def _answers(self) -> Answers:
-        unixctl = self._connected()
+    def _answers(self, unixctl: Unixctl) -> Answers:
         revalidation = revalidation_in(unixctl.ask("upcall/show"))
         answer_ms = unixctl.took_s * 1000
         counters = {}
