@@ -1,7 +1,8 @@
 """Question `sockets`: who is at a port, or which listener of a namespace does not accept.
 
 `process`, `port`, `address`, `peer`, `waiting`, `limit`: of the socket; null where there is none. `others`: how many
-more there are. What waits is bytes, or of a listener connections.
+more there are. What waits is bytes, or of a listener connections. `is_time_wait`: the last connection of these ends is
+in TIME-WAIT.
 """
 
 import socket
@@ -19,6 +20,7 @@ _REQUEST = struct.Struct("=BBBxI48x")
 _SOCKET = struct.Struct("=BBxx2s2s16s16s4x8x4xII4xI")
 _IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
 MAX_SOCKETS = 20000
+_TIME_WAIT = socket.IPPROTO_TCP, 1 << 6
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
 
@@ -39,7 +41,8 @@ class WaitingSocket(NamedTuple):
 
 
 def answer(arguments: Json) -> Any:
-    """``wanted``: "port" (who is at ``port`` of ``protocol``) or "listener" (the one at which most wait).
+    """``wanted``: "port" (who is at ``port`` of ``protocol``) or "listener" (at which most wait; and of the connection
+    of ``peer`` and ``peer_port`` with ``port``).
 
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
     somebody is there at any address, and of this family alone.
@@ -55,9 +58,13 @@ def answer(arguments: Json) -> Any:
     elif wanted == "listener":
         found = within(arguments, _fullest)
         found = [one for one in found if one.waiting > one.limit] or found[:1]
+        ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
+        waits = within(arguments, lambda: any((one.port, one.peer) == ends for one in _sockets(*_TIME_WAIT)))
     else:
         raise BadQuestion("wanted: expected port or listener")
     document = _document(found)
+    if wanted == "listener":
+        document["is_time_wait"] = waits
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})

@@ -19,6 +19,13 @@ one = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=int(sys.argv
 print("ready", flush=True)
 sys.stdin.read()
 """
+ENDING = """
+import socket, sys
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("ready", flush=True)
+server.accept()[0].close()
+sys.stdin.read()
+"""
 FILLED = """
 import socket, sys
 senders = [socket.socket() for _ in range(int(sys.argv[3]))]
@@ -273,6 +280,19 @@ def test_the_listener_that_does_not_accept(ends: Ends) -> None:
     found = ends.ask("sockets", wanted="listener")
     assert (found["port"], found["limit"]) == (8080, 1) and found["process"].startswith("python")
     assert found["waiting"] > found["limit"]
+
+
+def test_a_connection_in_time_wait_is_known_by_its_ends(ends: Ends) -> None:
+    ends.run_in(ends.b, ENDING, Wire.ADDRESSES[1], 8080)
+    (port,) = ends.a.python(
+        "import socket, sys\none = socket.create_connection((sys.argv[1], 8080))\none.recv(1)\n"
+        "print(one.getsockname()[1])", Wire.ADDRESSES[1],
+    ).split()  # fmt: skip
+    while "TIME-WAIT" not in ends.b.run("ss", "-Htan"):
+        pass
+    of = {"wanted": "listener", "port": 8080, "peer": Wire.ADDRESSES[0]}
+    assert ends.ask("sockets", **of, peer_port=int(port))["is_time_wait"] is True
+    assert ends.ask("sockets", **of, peer_port=int(port) - 1)["is_time_wait"] is False
 
 
 def test_the_queueing_discipline_of_a_device(ends: Ends) -> None:

@@ -91,6 +91,16 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
             {"legacy_table": "filter", "legacy_chain": "INPUT", "legacy_rule": 2},
             "iptables-legacy: rule 2 of chain INPUT, table filter",
         ),
+        (
+            "listen-queue-full",
+            {"is_time_wait": True, "source_port": 4000, "process": "web/7", "waiting": 9, "limit": 1},
+            "192.0.2.1:4000 reopens the connection to port 9 that has just ended",
+        ),
+        (
+            "time-wait",
+            {"source_port": 4000},
+            "192.0.2.1:4000 reopens the connection to port 9 that has just ended",
+        ),
         ("conntrack-drops", {"full": True, "entries": 9, "limit": 9}, "the table of connections is full: 9 of 9"),
         ("qdisc-drops", {"kind": "tbf", "classes": 1}, "its queueing discipline tbf is full, or lets no more through"),
         ("other-mac", {"is_own": True, "is_of_device": False, "mac_matches": False, "own_mac": "02:0b"}, None),
