@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from netconsole.calibrate.empty import request as empty_programs
+from netconsole.calibrate.plan import empty_programs
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole_collector.probe.config import SEEN_PCT

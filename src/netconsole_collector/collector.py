@@ -13,7 +13,7 @@ from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
 from netconsole_collector.kernel import heap
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
-from netconsole_collector.kernel.parent import on_parents_death
+from netconsole_collector.kernel.process import WakePipe, on_parents_death
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.kernel.usage import UsageReader
 from netconsole_collector.load_queue import Load, LoadQueue, failure
@@ -24,7 +24,7 @@ from netconsole_collector.probe.sampler import Sampler
 from netconsole_collector.probe.spec import spec_problem
 from netconsole_collector.questions.asker import Asker
 from netconsole_collector.sources.known import is_source
-from netconsole_collector.sources.readers import SourceReaders
+from netconsole_collector.sources.reader import SourceReaders
 from netconsole_collector.statuses import of_running, status
 from netconsole_collector.types import header_tree
 
@@ -108,10 +108,8 @@ class Collector:
 
     def run(self) -> int:
         """Runs until the end of standard input, a signal, or a stop. Returns the exit status."""
-        wake, wake_write = os.pipe()
-        for fd in (wake, wake_write):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake_write)
+        signals = WakePipe()
+        signal.set_wakeup_fd(signals.end)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -121,7 +119,7 @@ class Collector:
             if not self._is_asked_first:
                 self._send(self._hello())
             while self._why is None:
-                self._step(wake)
+                self._step(signals.fd)
             self._finish()
         except ReaderGone:
             pass  # nobody to tell: the kernel removes the probes with our descriptors

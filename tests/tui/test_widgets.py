@@ -17,8 +17,7 @@ from netconsole.tui.terminal.capabilities import inspect, prepare
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow, place
-from netconsole.tui.widgets.linetable import LineTable
-from netconsole.tui.widgets.ordering import HOLD_S, StableOrder
+from netconsole.tui.widgets.linetable import HOLD_S, LineTable, StableOrder
 from netconsole.tui.widgets.painted import Line, cells, cut, folded, spelled, spread
 from netconsole.tui.widgets.spark import chart, condense, labelled, spark
 

@@ -23,7 +23,7 @@ _CONSOLE = {
     "recording": "recorder writer reader player replay_session flight_recorder",
     "escalation": "escalator crossings investigation",
     "profile": "loader plan escalation_rules profile spending",
-    "report": "charts ticket short_form of_places of_ping of_snapshot of_samples of_comparison of_baselines"
+    "report": "ticket short_form of_places of_ping of_snapshot of_samples of_comparison of_baselines"
     " of_calibration to_text to_markdown to_html",
     "ping": "breakdown capture model cases words vantage echo_log compared watched",
     "ping/analysis": "analyze difference echoes joint_clock measure times figures closure losses advice merge",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import Unable
-from netconsole.calibrate import empty
 from netconsole.calibrate.load import METRICS, WORKLOADS, LoadEnds, Workload
 from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import door
+from netconsole.probes.includes import behind_headers
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry.request import ProbeRequest
 
@@ -186,7 +186,7 @@ def _empty(
     tool: Tool, load: LoadEnds, manifests: Sequence[Manifest], workloads: Sequence[Workload]
 ) -> dict[str, float]:
     """ns per run of an empty program, by attach point; empty where the kernel has no run-time statistics."""
-    request = empty.request(manifests)
+    request = empty_programs(manifests)
     tool.attach(request)
     together: dict[str, ProgramRuns] = {}
     for workload in workloads:
@@ -206,3 +206,27 @@ def _left(elapsed_s: float, done: float) -> str:
         return ""
     left_s = elapsed_s / done - elapsed_s
     return f"; about {left_s:.0f} s to go" if left_s < 100 else f"; about {left_s / 60:.0f} min to go"
+
+
+EMPTY = "empty"
+CODE = "int nothing(void *ctx)\n{\n    return 0;\n}\n"
+
+
+def empty_programs(manifests: Iterable[Manifest]) -> ProbeRequest:
+    """A probe with one empty program for all programs of these probes that have the same alternatives."""
+    found: dict[tuple[tuple[tuple[str, str], ...], str], Mapping[str, object]] = {}
+    modules: set[str] = set()
+    for manifest in manifests:
+        modules.update(manifest.btf_modules)
+        for program in manifest.programs:
+            points = tuple((one.point, one.when) for one in program.attach)
+            attach = [
+                {"point": point, "function": "nothing", **({"when": when} if when else {})} for point, when in points
+            ]
+            unless = {"unless": program.unless} if program.unless else {}
+            found.setdefault(
+                (points, program.unless), {"name": f"on_{len(found)}", "required": False, "attach": attach, **unless}
+            )
+    about = {"name": EMPTY, "version": 1, "modes": ["summary"], "btf_modules": sorted(modules)}
+    spec = {"probe": about, "programs": list(found.values())}
+    return ProbeRequest(EMPTY, "summary", {}, spec, behind_headers(CODE))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ from typing import Annotated
 import click
 import typer
 
+from netconsole.base.checker import close
 from netconsole.base.errors import BadInput, HostLost, Unable
 from netconsole.base.figure import safe
-from netconsole.cli import calibrate, compare, measure, record, replay, usage
+from netconsole.cli import calibrate, compare, measure, record, replay
 from netconsole.cli.options import (
     BAD_USAGE,
     DONE,
@@ -74,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
     except BadInput as error:
         return fail(str(error), BAD_USAGE)
     except click.ClickException as error:
-        return fail(usage.told(error), BAD_USAGE)
+        return fail(usage_line(error), BAD_USAGE)
     except Unable as error:
         return fail(str(error), UNABLE)
     except (KeyboardInterrupt, click.Abort):
@@ -147,3 +149,31 @@ def _open_closed_streams() -> None:
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, os.fdopen(number, mode))
+
+
+_NO_COMMAND_AT_ALL = "Missing command."
+_NO_COMMAND = re.compile(r"No such command '(.*?)'", re.DOTALL)
+
+
+def usage_line(error: click.ClickException) -> str:
+    """The line for this error."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    name = context.command_path if context is not None else "netconsole"
+    hint = f"({name} --help)"
+    if context is not None and isinstance(error, click.NoSuchOption):
+        known = sorted({option for one in context.command.get_params(context) for option in one.opts})
+        return f'unknown option "{safe(error.option_name, 40)}"{_close(error.option_name, known)} {hint}'
+    if context is not None and isinstance(context.command, click.Group):
+        commands = sorted(context.command.commands)
+        unknown = _NO_COMMAND.match(error.message)
+        if unknown is not None:
+            return f'unknown command "{safe(unknown[1], 40)}"{_close(unknown[1], commands)} {hint}'
+        if error.message == _NO_COMMAND_AT_ALL:
+            return f"name a command: {', '.join(commands)} {hint}"
+    return f"{safe(error.format_message(), 400)} {hint}"
+
+
+def _close(word: str, known: list[str]) -> str:
+    """A short option is close to nothing, and a list of all would be long."""
+    found = close(word, known)
+    return found if "did you mean" in found else ""

@@ -2,27 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 import netconsole
-from netconsole.base.errors import Unable
+from netconsole.base.errors import UNREADABLE, Unable
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import safe, things
 from netconsole.base.timestamps import utc
 from netconsole.far.host import THIS_HOST, AnyHost
+from netconsole.far.program import Gone, ProgramProcess
 from netconsole.host.privileges import require
-from netconsole.ping.capture import SCHEMA, CaptureClock, EchoOutcome, PingCapture, Role, VhostIrq, VhostKick, WallPoint
+from netconsole.ping.capture import (
+    SCHEMA,
+    CaptureClock,
+    EchoOutcome,
+    GuestTsc,
+    PingCapture,
+    Role,
+    TscPoint,
+    VhostIrq,
+    VhostKick,
+    WallPoint,
+)
 from netconsole.ping.echo_log import Echo, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between, request_of
 from netconsole.ping.watched import notes, watched
 from netconsole.probes.manifest import Manifest
 from netconsole.run.stop import Stop
-from netconsole.run.tsc_points import TscPoints
 from netconsole.session.live import LiveSession
 from netconsole.telemetry.session import Recordable, Session
 from netconsole.telemetry.state import ProbeState, State
+
+READER = "netconsole_collector.tsc_point"
+ANSWER_S = 20.0
+_MAX_BYTES = 65536
+
+
+class _TscAnswer(msgspec.Struct):
+    points: list[TscPoint]
+    guest: GuestTsc | None = None
+
+
+class TscPoints:
+    """What was read of one machine: the first point and the last one, which is as much as a line needs."""
+
+    def __init__(self, host: AnyHost) -> None:
+        self._host = host
+        self.points: list[TscPoint] = []
+        self.guest: GuestTsc | None = None
+
+    def read(self, taps: Sequence[str] = ()) -> None:
+        """One more point; and of a host what KVM adds for the VM of these taps. Waits for a Python to start there."""
+        with contextlib.suppress(Unable, Gone, *UNREADABLE):
+            answer = msgspec.json.decode(_said(self._host, taps), type=_TscAnswer)
+            self.points = [*self.points[:1], *answer.points[:1]]
+            self.guest = answer.guest or self.guest
+
+
+def _said(host: AnyHost, taps: Sequence[str]) -> bytes:
+    program = ProgramProcess(host.launch_of(READER, *taps), "the reader of the TSC")
+    said = b""
+    with contextlib.closing(program):
+        for chunk in program.chunks(ANSWER_S):
+            said += chunk
+            if said.endswith(b"\n") or len(said) > _MAX_BYTES:
+                break
+    return said[:_MAX_BYTES]
+
 
 INTERVAL_S = 0.25
 """How often echoes are read. A thousand a second are 250 records then, far below what a frame takes."""

@@ -2,10 +2,11 @@
 
 import ctypes
 import os
+import struct
 import sys
 from typing import Any, Dict, List, Optional, Set
 
-from netconsole_collector.compile import captured_output, kernel_reads, type_files
+from netconsole_collector.compile import captured_output, type_files
 from netconsole_collector.compile.compiled import (
     CAST,
     DIRECT,
@@ -23,7 +24,28 @@ from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.names import drop_reasons
 from netconsole_collector.probe.spec import wants_drop_reasons
 from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names, twins
+from netconsole_collector.types.btf import Btf
 from netconsole_collector.types.carried import UnusableTypes
+
+_INSTRUCTION = struct.Struct("=BBhi")
+_CALL = 0x85
+"""BPF_JMP | BPF_CALL; with 0 as its source register it calls a helper (include/uapi/linux/bpf.h)."""
+_NEW_BY_OLD = {4: 113, 45: 115}
+"""probe_read and probe_read_str: the same for kernel memory alone."""
+_OLD_BY_NEW = {new: old for old, new in _NEW_BY_OLD.items()}
+
+
+def for_kernel(code: bytes, types: Btf) -> bytes:
+    """The code with the helpers that the kernel of these types has."""
+    has_new = bool(kernel_types.facts(types, {"HAVE_BPF_FUNC_probe_read_kernel"}))
+    helpers = _NEW_BY_OLD if has_new else _OLD_BY_NEW
+    changed = bytearray(code)
+    for offset in range(0, len(changed), _INSTRUCTION.size):
+        operation, registers, jump, number = _INSTRUCTION.unpack_from(changed, offset)
+        if operation == _CALL and registers == 0 and number in helpers:
+            _INSTRUCTION.pack_into(changed, offset, operation, registers, jump, helpers[number])
+    return bytes(changed)
+
 
 _STDOUT = 1
 _CFLAGS = ["-Werror=implicit-function-declaration"]
@@ -101,7 +123,7 @@ class Compiler:
         places = {fd: place for place, fd in enumerate(maps.values())}
         codes = {one["function"]: _code(made, one["function"]) for one in self._alternatives}
         if self._is_for_another and self._btf is not None:
-            codes = {name: kernel_reads.for_kernel(code, self._btf) for name, code in codes.items()}
+            codes = {name: for_kernel(code, self._btf) for name, code in codes.items()}
         compiled = Compiled(
             functions={name: with_maps(code, places) for name, code in codes.items() if code},
             maps={name: self._size_of(fd) for name, fd in maps.items()},

@@ -35,7 +35,7 @@ from netconsole_collector.compile.compiled import (
 )
 from netconsole_collector.compile.refused import NOT_LOADED, ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules, page_map
-from netconsole_collector.kernel.parent import on_parents_death
+from netconsole_collector.kernel.process import on_parents_death
 from netconsole_collector.types import btf
 
 _STDOUT = 1

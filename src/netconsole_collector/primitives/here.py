@@ -3,7 +3,12 @@
 Every method that reads raises OSError, with the kernel's own error number and words.
 """
 
+import array
+import errno
+import fcntl
 import os
+import socket
+import struct
 import time
 from typing import (
     Any,
@@ -19,7 +24,7 @@ from typing import (
     Union,
 )
 
-from netconsole_collector.primitives import ethtool, files
+from netconsole_collector.primitives import files
 from netconsole_collector.primitives.exchange import Exchange
 from netconsole_collector.primitives.files import MAX_FILE_BYTES, MAX_NAMES, FileStatus
 from netconsole_collector.primitives.inside import Inside, make_inside, read_inside, settings_inside
@@ -135,8 +140,8 @@ class Here:
         return Exchange(self._path(path), timeout_s)
 
     def ethtool(self, device: str, request: bytes) -> bytes:
-        """See :func:`netconsole_collector.primitives.ethtool.ask`."""
-        return ethtool.ask(os.fsencode(device), request)
+        """See :func:`netconsole_collector.primitives.ask`."""
+        return ask(os.fsencode(device), request)
 
     def _path(self, path: str) -> bytes:
         return self._root + os.fsencode(path)
@@ -149,3 +154,25 @@ class Here:
 
 
 HERE = Here()
+
+
+SIOCETHTOOL = 0x8946
+GETTERS = frozenset((0x03, 0x0E, 0x10, 0x1B, 0x1D, 0x37, 0x38, 0x3A, 0x3C, 0x4C))
+"""GDRVINFO, GCOALESCE, GRINGPARAM, GSTRINGS, GSTATS, GSSET_INFO, GRXFHINDIR, GFEATURES, GCHANNELS, GLINKSETTINGS."""
+MAX_BYTES = 256 * 1024
+"""The names of 8000 counters."""
+_MIN_BUFFER = 64 * 1024
+_IFREQ = struct.Struct("16sP16x")
+_COMMAND = struct.Struct("=I")
+
+
+def ask(device: bytes, request: bytes) -> bytes:
+    """The structure that begins with one of GETTERS, as the kernel has filled it in. Raises OSError."""
+    if len(request) < _COMMAND.size or len(request) > MAX_BYTES or _COMMAND.unpack_from(request)[0] not in GETTERS:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+    # The kernel decides how much it writes: some structures end with a list, which may have grown since it was counted.
+    buffer = array.array("B", request.ljust(max(_MIN_BUFFER, 2 * len(request)), b"\0"))
+    address, _ = buffer.buffer_info()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        fcntl.ioctl(asked, SIOCETHTOOL, _IFREQ.pack(device[:15], address))
+    return buffer.tobytes()[: len(request)]

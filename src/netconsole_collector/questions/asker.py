@@ -1,13 +1,13 @@
 """Answers questions in threads of their own: one that hangs delays no interval, and does not keep the process alive."""
 
 import json
-import os
 import threading
 from collections import deque
 from typing import Deque, Dict, List, Optional, Tuple
 
 from netconsole_collector.kernel import heap
 from netconsole_collector.kernel.clock import mono_ns
+from netconsole_collector.kernel.process import WakePipe
 from netconsole_collector.questions.known import BadQuestion, Json, answer, limit_s, sentence
 
 MAX_ANSWER_BYTES = 3 << 20
@@ -21,9 +21,8 @@ class Asker:
     """Of one collector, in whose thread all methods are called. ``fd`` is readable when there is something to take."""
 
     def __init__(self) -> None:
-        self.fd, self._wake = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._wake, False)
+        self._pipe = WakePipe()
+        self.fd = self._pipe.fd
         self._told: Deque[Tuple[int, bytes]] = deque()
         self._due: Dict[int, Tuple[int, str]] = {}
         """By number of a question that waits: when its time is over, and what is said then."""
@@ -43,7 +42,7 @@ class Asker:
                 raise BadQuestion("{} questions have no answer yet".format(MAX_OPEN))
         except BadQuestion as error:
             self._refused.append(line(number, None, str(error)))
-            self._wake_up()
+            self._pipe.wake()
             return
         self._due[number] = mono_ns() + int(seconds * 1e9), "{}: no answer within {:g} s".format(name, seconds)
         with self._lock:
@@ -56,11 +55,7 @@ class Asker:
 
     def answers(self, now_ns: int) -> List[bytes]:
         """The lines to send now: each question has one, and what comes after that is dropped."""
-        try:
-            while os.read(self.fd, 4096):
-                pass
-        except BlockingIOError:
-            pass
+        self._pipe.drain()
         lines, self._refused = self._refused, []
         while self._told:
             number, told = self._told.popleft()
@@ -80,14 +75,8 @@ class Asker:
         with self._lock:
             self._threads -= 1
         self._told.append((number, told))
-        self._wake_up()
+        self._pipe.wake()
         heap.trim()  # facts take some MB for a moment
-
-    def _wake_up(self) -> None:
-        try:
-            os.write(self._wake, b"\n")
-        except BlockingIOError:
-            pass  # it is awake
 
 
 def line(number: int, document: object, error: Optional[str]) -> bytes:

@@ -1,6 +1,5 @@
 """Reads the sources in a thread of their own: one that hangs delays no probe, and does not keep the process alive."""
 
-import os
 import queue
 import threading
 from collections import deque
@@ -8,8 +7,9 @@ from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Union
 
 from netconsole_collector.kernel import heap
 from netconsole_collector.kernel.clock import mono_ns, wall_ns
+from netconsole_collector.kernel.process import WakePipe
 from netconsole_collector.sources.base import Json, KernelSource, SourceError, SourceReading
-from netconsole_collector.sources.known import KNOWN
+from netconsole_collector.sources.known import APART, KNOWN
 from netconsole_collector.statuses import status
 
 MAX_WHY = 1000
@@ -59,9 +59,8 @@ class SourceReader:
     """Of one collector, in whose thread all methods are called. ``fd`` is readable when there is something to take."""
 
     def __init__(self) -> None:
-        self.fd, self._wake = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._wake, False)
+        self._pipe = WakePipe()
+        self.fd = self._pipe.fd
         self.probes: Dict[str, str] = {}
         """The mode of each probe that is read so."""
         self.modes: Dict[str, List[str]] = {}
@@ -115,11 +114,7 @@ class SourceReader:
 
     def told(self, now_ns: int) -> List[Dated]:
         """Answers and changes of state since the last call."""
-        try:
-            while os.read(self.fd, 4096):
-                pass
-        except BlockingIOError:
-            pass
+        self._pipe.drain()
         while self._refused:
             self.probes.pop(self._refused.popleft(), None)
         if self._asked_ns is not None and now_ns - self._asked_ns > SILENT_S * 1e9:
@@ -158,13 +153,7 @@ class SourceReader:
             else:
                 self._read_all(asked.is_whole)
                 self._asked_ns = None
-            self._wake_up()
-
-    def _wake_up(self) -> None:
-        try:
-            os.write(self._wake, b"\n")
-        except BlockingIOError:
-            pass  # it is awake
+            self._pipe.wake()
 
     def _open(self, asked: _Start) -> None:
         one = _Source(asked.command["probe"], asked.command.get("mode") or "summary", asked.make())
@@ -233,3 +222,64 @@ class SourceReader:
 def _sentence(error: Exception) -> str:
     text = str(error) if isinstance(error, SourceError) else "{}: {}".format(type(error).__name__, error)
     return text[:MAX_WHY]
+
+
+class SourceReaders:
+    """Of one collector, in whose thread all methods are called: see SourceReader."""
+
+    def __init__(self) -> None:
+        self._readers = (SourceReader(), SourceReader())
+        self._awaited: List[SourceReader] = []
+        """Those that were asked for this interval; what is late by then is of a later one."""
+
+    @property
+    def fds(self) -> List[int]:
+        """Each is readable when there is something to take."""
+        return [one.fd for one in self._readers]
+
+    @property
+    def probes(self) -> Dict[str, str]:
+        """The mode of each probe that is read so."""
+        return {probe: mode for one in self._readers for probe, mode in one.probes.items()}
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether figures of this interval are to come."""
+        return any(one.is_reading for one in self._awaited)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no figures are to come, of no interval."""
+        return not any(one.is_reading for one in self._readers)
+
+    def modes(self, probe: str) -> List[str]:
+        """Those that it may have."""
+        return self._of(probe).modes[probe]
+
+    def start(self, command: Json) -> None:
+        """See SourceReader."""
+        self._readers[command["spec"]["probe"]["source"] in APART].start(command)
+
+    def stop(self, probe: str) -> str:
+        """See SourceReader."""
+        return self._of(probe).stop(probe)
+
+    def change(self, probe: str, mode: str, why: Optional[str]) -> None:
+        """See SourceReader."""
+        self._of(probe).change(probe, mode, why)
+
+    def read(self, now_ns: int, is_whole: bool = False) -> bool:
+        """Asks for the figures of this interval. False: some of the last ones are still to come."""
+        self._awaited = [one for one in self._readers if one.read(now_ns, is_whole)]
+        return len(self._awaited) == len(self._readers)
+
+    def told(self, now_ns: int) -> List[Dated]:
+        """See SourceReader."""
+        return [told for one in self._readers for told in one.told(now_ns)]
+
+    def figures(self) -> List[Dated]:
+        """See SourceReader."""
+        return [figures for one in self._readers for figures in one.figures()]
+
+    def _of(self, probe: str) -> SourceReader:
+        return next(one for one in self._readers if probe in one.probes)

@@ -6,7 +6,7 @@ import functools
 import struct
 from typing import NamedTuple
 
-from netconsole.probes import elf
+from netconsole.probes import type_maker
 
 # man 5 elf, and the x86-64 psABI
 _RELOCATIONS = 4  # SHT_RELA
@@ -24,11 +24,11 @@ class Place(NamedTuple):
 class _Relocation(NamedTuple):
     at: int
     type: int
-    symbol: elf.Symbol
+    symbol: type_maker.Symbol
     addend: int
 
 
-class Elf(elf.Elf):
+class Elf(type_maker.Elf):
     """Raises ValueError when it is none."""
 
     def types(self) -> bytes:
@@ -42,7 +42,7 @@ class Elf(elf.Elf):
         """Where a module's functions call one of another section; `static_call(x)` is a call of `__SCT__x`."""
         found = []
         for section in self.sections:
-            if section.type == _RELOCATIONS and self.sections[section.info].flags & elf.CODE:
+            if section.type == _RELOCATIONS and self.sections[section.info].flags & type_maker.CODE:
                 for one in self._relocations(section):
                     if one.type == _CALL and one.symbol.name == callee:
                         found.append(self._place(section.info, one.at))
@@ -56,10 +56,10 @@ class Elf(elf.Elf):
         return [self._place(code.symbol.section, code.symbol.value + code.addend) for code in codes]
 
     @functools.cached_property
-    def _all_symbols(self) -> list[elf.Symbol]:
+    def _all_symbols(self) -> list[type_maker.Symbol]:
         return list(self.symbols())
 
-    def _relocations(self, section: elf.Section) -> list[_Relocation]:
+    def _relocations(self, section: type_maker.Section) -> list[_Relocation]:
         entries = struct.iter_unpack("<QQq", self.content(section))
         return [
             _Relocation(at, info & 0xFFFFFFFF, self._all_symbols[info >> 32], addend) for at, info, addend in entries

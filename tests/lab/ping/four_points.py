@@ -14,11 +14,10 @@ from netconsole.ping.cases import PingCase, case_of
 from netconsole.ping.echo_log import EchoLog
 from netconsole.ping.vantage import Between, request_of
 from netconsole.probes.catalogue import load_all, typed_modules
-from netconsole.run.ping_capture import VantageRun, attached, document, next_reading
+from netconsole.run.ping_capture import TscPoints, VantageRun, attached, document, next_reading
 from netconsole.run.ping_plan import PingTraffic
 from netconsole.run.ping_run import EchoSender
 from netconsole.run.stop import Stop
-from netconsole.run.tsc_points import TscPoints
 from netconsole.session.live import LiveSession
 from tests.lab.ping.door import HYPERVISOR, Door, patient
 from tests.lab.ping.two_hosts import CARDS, WIRES

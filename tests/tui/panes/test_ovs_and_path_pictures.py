@@ -12,7 +12,7 @@ from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.watched import WatchedHost
-from netconsole.tui.widgets import ordering
+from netconsole.tui.widgets import linetable
 from tests.support.tui.pictures import looks_as_it_did
 from tests.support.tui.played import PROFILE, PlayedSession
 
@@ -60,7 +60,7 @@ def with_ends(sent: Iterable[frames.AnyFrame]) -> Iterator[frames.AnyFrame]:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("view", VIEWS)
 async def test_it_looks_as_it_did(view: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ordering, "HOLD_S", 0.0)  # in the order of worth, however long the test takes
+    monkeypatch.setattr(linetable, "HOLD_S", 0.0)  # in the order of worth, however long the test takes
     recording, keys = VIEWS[view]
     session, sent = PlayedSession(), recorded(recording)
     for frame in sent:

@@ -10,7 +10,7 @@ import pytest
 from netconsole.profile.profile import Profile
 from netconsole.snapshot.document import BalanceData
 from netconsole.telemetry import frames
-from netconsole.telemetry.flow_text import flow_text
+from netconsole.telemetry.example import flow_text
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
 from netconsole.telemetry.session import Connection

@@ -272,12 +272,12 @@ def test_rich_still_has_the_caches_that_are_emptied() -> None:
     from rich.cells import cached_cell_len
     from rich.segment import Segment
 
-    from netconsole.tui.terminal import caches
+    from netconsole.tui.terminal import app
 
     cached_cell_len("some text that is new")
     Segment("漢字 and more").split_cells(5)
     assert Segment._split_cells.cache_info().currsize > 0
-    caches.forget()
+    app.forget_texts()
     assert cached_cell_len.cache_info().currsize == 0
     assert Segment._split_cells.cache_info().currsize == 0
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput, Unable
-from netconsole.calibrate import empty, estimate, plan, store
+from netconsole.calibrate import estimate, plan, store
 from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, verdict
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
 from netconsole.calibrate.result import Entry, ToolUse
@@ -259,7 +259,7 @@ def test_what_does_not_run_here_is_left_out_unless_it_was_named() -> None:
 
 
 def test_empty_programs_are_on_the_hooks_of_the_probes_once_each() -> None:
-    request = empty.request([MANIFEST, MANIFEST])
+    request = plan.empty_programs([MANIFEST, MANIFEST])
     programs = request.spec["programs"]
     assert isinstance(programs, list) and len(programs) == len(MANIFEST.programs)
     assert all(one["attach"][0]["function"] == "nothing" for one in programs)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.errors import BadInput
-from netconsole.cli.filters import check_used, narrowed
 from netconsole.cli.main import run
-from netconsole.cli.measuring import Filters, Measuring
+from netconsole.cli.measuring import Filters, Measuring, check_used, narrowed
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import ProbeChoice, Profile

@@ -15,7 +15,7 @@ from netconsole.base.errors import BadInput
 from netconsole.cli.main import run
 from netconsole.cli.options import BAD_USAGE
 from netconsole.probes import type_maker
-from netconsole.probes.elf import Elf
+from netconsole.probes.type_maker import Elf
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import kernel_symbols
 from netconsole_collector.types.btf import Btf

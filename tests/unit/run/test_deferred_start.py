@@ -21,7 +21,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
-from netconsole.run import deferred_start
+from netconsole.run import assembly
 from netconsole.run.preflight import RunPlan, put_off
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Mode, ProbeStatus, Scalar
@@ -97,7 +97,7 @@ def begun(
     monkeypatch.setattr(forecaster, "forecast_now", forecast_now)
     session, enforcer = FakeSession(), FakeGoverning()
     requests = [ProbeRequest(QUEUES, knobs=knobs or {}), ProbeRequest(RINGS)]
-    one = deferred_start.DeferredStart(session, enforcer, MANIFESTS, requests)  # type: ignore[arg-type]
+    one = assembly.DeferredStart(session, enforcer, MANIFESTS, requests)  # type: ignore[arg-type]
     one.start()
     assert set(session.said.values()) == {("compiling", None)}
     session.news("status")

@@ -9,7 +9,7 @@ import pytest
 from netconsole.far.host import THIS_HOST, ThisHost
 from netconsole.far.program import Launch
 from netconsole.ping.capture import GuestTsc
-from netconsole.run.tsc_points import TscPoints
+from netconsole.run.ping_capture import TscPoints
 
 POINT = '{"ns": %d, "tsc": %d, "hz": 2.5e9, "accuracy_us": 0.2}'
 GUEST = '{"vm": "web", "offset": -7, "ratio": 0, "fraction_bits": 0}'

@@ -6,6 +6,8 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cached_cell_len
+from rich.segment import Segment
 from textual import events
 from textual.app import App
 from textual.screen import Screen
@@ -14,7 +16,6 @@ from textual.widgets import Input
 from netconsole.base import priority
 from netconsole.tui.saved_files import picture, save
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Output
-from netconsole.tui.terminal import caches
 from netconsole.tui.terminal.driver import ConsoleDriver
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.terminal.pump import Pump
@@ -104,8 +105,8 @@ class TerminalApp(App[None]):
     def drawn(self) -> None:
         """Call this at each drawing: it empties caches now and then."""
         self._drawings += 1
-        if self._drawings % caches.EVERY_DRAWINGS == 0:
-            caches.forget()
+        if self._drawings % EVERY_DRAWINGS == 0:
+            forget_texts()
 
     def action_redraw(self) -> None:
         """Draws at once, after the user has changed something on the screen."""
@@ -152,3 +153,13 @@ class TerminalApp(App[None]):
         """Writes the screen to an SVG file. Textual's file name and path are ignored: no file is overwritten."""
         _, told, tone = save("picture", "svg", picture(self.export_screenshot(title="netconsole")))
         self.say(told, tone)
+
+
+EVERY_DRAWINGS = 60
+"""About a minute. The caches stay small, and texts that stay the same for a while are still found in them."""
+
+
+def forget_texts() -> None:
+    """Empties the caches."""
+    Segment._split_cells.cache_clear()
+    cached_cell_len.cache_clear()

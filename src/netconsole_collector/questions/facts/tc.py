@@ -1,6 +1,6 @@
 """Messages of traffic control for facts: queueing disciplines with their classes and filters, as the kernel wrote them.
 
-The console decodes them (src/netconsole/sources/tc_facts.py). Statistics are left out.
+The console decodes them (src/netconsole/sources/facts.py). Statistics are left out.
 """
 
 import base64

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole_collector.compile.kernel_reads import for_kernel
+from netconsole_collector.compile.compiler import for_kernel
 from netconsole_collector.types.btf import Btf
 from tests.support.btf_builder import BtfBuilder
 

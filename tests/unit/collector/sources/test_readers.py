@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole_collector.sources import known, readers
+from netconsole_collector.sources import known, reader
 from netconsole_collector.sources.base import Json, KernelSource, SourceReading
-from netconsole_collector.sources.readers import SourceReaders
+from netconsole_collector.sources.reader import SourceReaders
 
 LIMIT_S = 300.0
 
@@ -36,7 +36,7 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[SourceReaders]:
     WaitsForSwitch.asked, WaitsForSwitch.may = threading.Event(), threading.Event()
     monkeypatch.setitem(known.KNOWN, "prompt", Prompt)
     monkeypatch.setitem(known.KNOWN, "apart", WaitsForSwitch)
-    monkeypatch.setattr(readers, "APART", ("apart",))
+    monkeypatch.setattr(reader, "APART", ("apart",))
     made = SourceReaders()
     for name in ("prompt", "apart"):
         made.start({"id": 1, "probe": name, "spec": {"probe": {"source": name}}})

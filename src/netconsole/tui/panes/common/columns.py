@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from netconsole.base import figure
-from netconsole.telemetry.flow_text import flow_text
+from netconsole.telemetry.example import flow_text
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState, RowState

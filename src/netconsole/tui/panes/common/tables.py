@@ -97,7 +97,7 @@ class Block:
     probe: str | None = None
     heads: bool = True
     has_news: bool = False
-    """Whether new rows are put where they rank at once (:class:`netconsole.tui.widgets.ordering.StableOrder`)."""
+    """Whether new rows are put where they rank at once (:class:`netconsole.tui.widgets.linetable.StableOrder`)."""
 
     def columns_of(self, scene: Scene) -> tuple[TableColumn, ...]:
         """The columns, and before the trend those of the baseline while there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from netconsole.base import figure
-from netconsole.telemetry.flow_text import flow_text
+from netconsole.telemetry.example import flow_text
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import RowState
 from netconsole.tui.panes.ovs.datapaths import (

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from netconsole.base import figure
-from netconsole.telemetry.flow_text import flow_text
+from netconsole.telemetry.example import flow_text
 from netconsole.telemetry.frames import Event
 from netconsole.tui.panes.common import baseline_cells, events
 from netconsole.tui.panes.common.columns import (
