@@ -12,6 +12,7 @@ from netconsole_collector.kernel import modules
 from netconsole_collector.sources.base import SourceError
 from netconsole_collector.sources.ovs.flows import OvsFlows
 from netconsole_collector.sources.ovs.pmd import OvsPmd
+from netconsole_collector.sources.thread_waits import ThreadWaits
 from netconsole_collector.sources.vm_states import VmStates
 
 MANIFESTS = load_all()
@@ -33,6 +34,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> State:
     monkeypatch.setattr(OvsPmd, "open", lambda self: None)
     monkeypatch.setattr(OvsPmd, "finds_any", lambda self: True)
     monkeypatch.setattr(VmStates, "finds_any", lambda self: True)
+    monkeypatch.setattr(ThreadWaits, "finds_any", lambda self: True)
     return State()
 
 

@@ -123,10 +123,17 @@ def quantity(value: float | None, unit: str, at_least: bool | str = False) -> st
     return f"{text} {unit}" if unit else text
 
 
+def amount(value: float | None, unit: str, at_least: bool | str = False) -> str:
+    """What is counted in this unit: a number whose unit is said elsewhere, or a time with its own (1.23k, 903 ms)."""
+    return quantity(value, unit, at_least) if unit in _NANOSECONDS else number(value, at_least)
+
+
 def things(value: int | None, what: str, at_least: bool | str = False) -> str:
-    """An exact count of what is named in the plural: 1 packet, 1 234 packets, 1 echo."""
+    """An exact count of what is named in the plural: 1 packet, 1 234 packets, 1 echo. A time in its best unit."""
+    if what in _NANOSECONDS:
+        return quantity(value, what, at_least)
     text = count(value, at_least)
-    if value == 1 and what not in _NANOSECONDS:
+    if value == 1:
         ends = (("ies", "y"), ("oes", "o"), ("sses", "ss"), ("ches", "ch"), ("s", ""))
         plural, singular = next((end for end in ends if what.endswith(end[0])), ("", ""))
         what = what[: len(what) - len(plural)] + singular

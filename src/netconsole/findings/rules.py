@@ -86,13 +86,13 @@ def words_of_table(
     ``at_least``, ``total_at_least``: it, or the total, is a lower bound, or has this mark. ``is_peak``: the value is
     the highest of several, and is said to be so.
     """
-    rate = figure.number(value, at_least)
+    rate = figure.amount(value, column.unit, at_least) if column.kind != "max" else figure.number(value, at_least)
     if is_peak:
         rate = f"at its peak {rate}" if at_least else f"up to {rate}"
     return {
         "rate": rate,
         "value": figure.quantity(value, column.unit) if column.kind == "max" else rate,
-        "total": figure.number(total, total_at_least),
+        "total": figure.amount(total, column.unit, total_at_least),
         "unit": column.unit,
         rule.value: rate,
     }

@@ -212,7 +212,7 @@ def _of_incident(one: IncidentData, before: Sequence[IncidentData], day: str) ->
         if before and None not in totals:
             mark = figure.mark(any(part.at_least for part in (*before, one)), any(p.scaled for p in (*before, one)))
             much += f", {figure.count(one.total + sum(total or 0 for total in totals), mark)} in all"
-        much += f", peak {figure.number(one.peak_per_s, one.mark)}/s" if one.peak_per_s is not None else ""
+        much += f", peak {figure.amount(one.peak_per_s, one.unit, one.mark)}/s" if one.peak_per_s is not None else ""
     elif one.peak is not None:
         much = f"peak {figure.quantity(one.peak, one.unit, one.mark)}"
     text = "; ".join(part for part in (one.what, ": ".join(filter(None, (when, much)))) if part)

@@ -265,6 +265,8 @@ class Redactor:
     def _learn_answer(self, answer: Mapping[str, Any]) -> None:
         if isinstance(process := answer.get("process"), str):
             self._learn_process(process)
+        if isinstance(machine := answer.get("rival_vm"), str):
+            self._learn_vm(machine)
         for name in _ANSWERED_DEVICES:
             if isinstance(device := answer.get(name), str):
                 self._learn_device(device)

@@ -17,6 +17,7 @@ KNOWN: Dict[str, float] = {
     "ping_ends": 10.0,
     "programs": 3.0,
     "queue": 3.0,
+    "rivals": 3.0,
     "route": 3.0,
     "sockets": 3.0,
     "stranger": 3.0,

@@ -23,6 +23,7 @@ KNOWN: Dict[str, Callable[[], KernelSource]] = {
     "protocol_counters": _late("protocol_counters", "ProtocolCounters"),
     "sockets": _late("sockets", "SocketGroups"),
     "softnet": _late("softnet", "Softnet"),
+    "thread_waits": _late("thread_waits", "ThreadWaits"),
     "vms": _late("vm_states", "VmStates"),
 }
 

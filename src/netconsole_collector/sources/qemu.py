@@ -7,6 +7,7 @@ OPTIONS = ("machine", "cpu", "smp", "m", "overcommit", "accel", "numa", "object"
 """Options of QEMU that become facts; `object` only for memory backends and I/O threads."""
 _OBJECTS = ("memory-backend", "iothread", "thread-context")
 _SECRETS = ("secret", "password", "file=")
+_PROGRAMS = ("qemu-kvm", "kvm", "qemu-system")
 _MAX_ARGUMENTS = 4096
 MAX_TEXT = 256
 """Characters of a name that a frame has room for."""
@@ -37,6 +38,12 @@ class CommandLine:
         """Whether its threads have names (debug-threads=on)."""
         self.nics: List[Nic] = []
         self.options: Dict[str, List[str]] = {}
+
+
+def is_qemu(arguments: List[str]) -> bool:
+    """Whether these are the words of a command line of QEMU."""
+    program = arguments[0].rsplit("/", 1)[-1] if arguments else ""
+    return program.startswith("qemu-system-") or program in _PROGRAMS
 
 
 def parse(arguments: List[str]) -> CommandLine:

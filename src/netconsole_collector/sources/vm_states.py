@@ -10,14 +10,12 @@ from typing import Dict, Iterable, List, Optional, Union
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.sources import qemu
 from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
+from netconsole_collector.sources.new_processes import NewProcesses, words
 
 MAX_VMS = 4096
 LOOK_EVERY = 5
 """Intervals between two looks for new QEMU processes."""
-YOUNG_LOOKS = 3
-"""Looks at a new process: what it runs may come after its start (fork, then exec)."""
 COUNTS = ("cpu_ns",)
-_PROGRAMS = ("qemu-kvm", "kvm", "qemu-system")
 _IRQCHIP_OFF = re.compile(r"kernel[_-]irqchip=off")
 _VCPU = "anon_inode:kvm-vcpu"
 _KVM_RUN = "0xae80"
@@ -54,19 +52,13 @@ class VmStates(KernelSource):
         self._host = host
         self._rows = RowMaker(COUNTS, MAX_VMS)
         self._machines: Dict[str, _Machine] = {}
-        self._looks: Dict[str, int] = {}
+        self._processes = NewProcesses(host)
         self._look_in = 0
         self._said_empty = False
 
     def finds_any(self) -> bool:
         """Whether a QEMU process runs now."""
-        for pid in self._host.names("/proc"):
-            try:
-                if pid.isdigit() and _is_qemu(_words(self._host.read("/proc/{}/cmdline".format(pid)))):
-                    return True
-            except OSError:
-                continue  # ended meanwhile
-        return False
+        return any(qemu.is_qemu(words(self._bytes(pid, "cmdline"))) for pid in self._processes.all())
 
     def read(self, reading: SourceReading) -> List[Json]:
         """One row per machine. Raises SourceError while there is none, after one empty table that says so."""
@@ -84,13 +76,9 @@ class VmStates(KernelSource):
 
     def _look(self) -> None:
         """For new QEMU processes; each other process is looked at a few times and then left alone."""
-        pids = {name for name in self._host.names("/proc") if name.isdigit()}
-        self._looks = {pid: looks for pid, looks in self._looks.items() if pid in pids}
-        young = [pid for pid in pids - self._machines.keys() if self._looks.get(pid, 0) < YOUNG_LOOKS]
-        for pid in young:
-            self._looks[pid] = self._looks.get(pid, 0) + 1
-            arguments = _words(self._bytes(pid, "cmdline"))
-            if not _is_qemu(arguments):
+        for pid in self._processes.look(set(self._machines)):
+            arguments = words(self._bytes(pid, "cmdline"))
+            if not qemu.is_qemu(arguments):
                 continue
             fields = self._stat(pid)
             if fields:
@@ -104,7 +92,7 @@ class VmStates(KernelSource):
         machine, fields = self._machines[pid], self._stat(pid)
         if not fields or fields[_STARTED] != machine.started:
             del self._machines[pid]
-            self._looks.pop(pid, None)
+            self._processes.forget(pid)
             return None
         ticks = int(fields[_USER]) + int(fields[_SYSTEM])
         is_stopped = fields[_STATE] in _STOPPED
@@ -172,12 +160,3 @@ class VmStates(KernelSource):
             return self._host.read("/proc/{}/{}".format(pid, name))
         except OSError:
             return b""
-
-
-def _words(command_line: bytes) -> List[str]:
-    return command_line.decode("utf-8", "backslashreplace").rstrip("\0").split("\0")
-
-
-def _is_qemu(arguments: List[str]) -> bool:
-    program = arguments[0].rsplit("/", 1)[-1]
-    return program.startswith("qemu-system-") or program in _PROGRAMS

@@ -121,7 +121,7 @@ def _how_much(finding: Incident) -> Iterator[str]:
     if finding.is_count:
         so_far = "" if finding.ended_ns is not None else " so far"
         yield f"{figure.things(finding.total, finding.unit, finding.mark)}{so_far}"
-        yield f"peak {figure.number(finding.peak, finding.mark)}/s"
+        yield f"peak {figure.amount(finding.peak, finding.unit, finding.mark)}/s"
     elif finding.peak is not None and finding.unit:
         yield f"peak {figure.quantity(finding.peak, finding.unit, finding.mark)}"
     if finding.share_pct is not None:

@@ -144,9 +144,7 @@ def _taps(facts: Facts, pid: int) -> Dict[int, str]:
 
 def _qemu_processes(facts: Facts, pids: List[str]) -> Iterator[int]:
     for pid in pids:
-        arguments = _arguments(facts, int(pid))
-        program = arguments[0].rsplit("/", 1)[-1] if arguments else ""
-        if program.startswith("qemu-system-") or program in ("qemu-kvm", "kvm"):
+        if qemu.is_qemu(_arguments(facts, int(pid))):
             yield int(pid)
 
 

@@ -79,7 +79,7 @@ def _logged(one: Incident) -> TableRow:
         "level": Cell(one.level, one.level, LEVEL_TONES[one.level]),
         "say": sentence_cell(one.sentence),
         "total": Cell(figure.count(one.total, one.mark) if one.total is not None else "", one.total or 0),
-        "peak": Cell(figure.number(one.peak, one.mark) if one.is_count else "", one.peak or 0.0),
+        "peak": Cell(figure.amount(one.peak, one.unit, one.mark) if one.is_count else "", one.peak or 0.0),
     }
     return TableRow(IncidentKey(one.number, subject_of(one)), cells)
 

@@ -1,0 +1,153 @@
+"""thread_waits: how long the threads that move the packets of VMs wait for a CPU, from the scheduler's own books.
+
+They are the threads of each QEMU process (virtual CPUs, I/O threads, its main loop, vhost workers from 6.4 on), the
+vhost workers of older kernels, and those of ovs-vswitchd without PMD threads, of which ovs_pmd tells more.
+/proc/PID/task/TID/schedstat has nanoseconds on a CPU, nanoseconds that the thread was ready and waited for one
+(run_delay, kernel/sched/stats.h), and how often it got one. Nothing is hooked, and nobody is asked.
+"""
+
+import re
+from typing import Dict, List, Optional, Union
+
+from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.sources import qemu
+from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
+from netconsole_collector.sources.new_processes import NewProcesses, words
+from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS
+
+MAX_THREADS = 8192
+LOOK_EVERY = 5
+"""Intervals between two looks for new threads, and at the CPUs of those that do not wait."""
+SOME_WAIT_PCT = 1.0
+"""From this share of an interval on, a thread's CPU is read again."""
+COUNTS = ("ran_ns", "waited_ns", "runs")
+_VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG|HVF)$")
+_OF_SWITCH = re.compile(r"(handler|revalidator)(\d+)")
+_NAMELESS = ("qemu-", "kvm")
+"""How a thread of QEMU is called that was given no name: as its program."""
+_PMD = "pmd"
+_WORKER = re.compile(r"vhost-(\d+)")
+PROCESSOR = 39 - 3
+"""Of the fields of /proc/PID/stat, by its number in proc(5), counted from the third (after the process name)."""
+
+
+class _Thread:
+    """``where``: its directory in /proc. ``last``: what its books said in the interval before."""
+
+    def __init__(self, where: str, labels: Dict[str, Union[str, int, None]]) -> None:
+        self.where = where
+        self.labels = labels
+        self.waited = -1
+        self.cpu: Optional[int] = None
+
+
+class ThreadWaits(KernelSource):
+    """See the module."""
+
+    def __init__(self, host: Here = HERE) -> None:
+        self._host = host
+        self._processes = NewProcesses(host)
+        self._rows = RowMaker(COUNTS, MAX_THREADS)
+        self._machines: Dict[str, str] = {}
+        """By process: a VM's name, empty for Open vSwitch; a worker of an older kernel has that of its QEMU."""
+        self._threads: Dict[str, _Thread] = {}
+        self._look_in = 0
+        self._said_empty = False
+
+    def finds_any(self) -> bool:
+        """Whether a QEMU process or ovs-vswitchd runs now."""
+        return any(self._machine(pid) is not None for pid in self._processes.all())
+
+    def read(self, reading: SourceReading) -> List[Json]:
+        """One row per thread. Raises SourceError while there is none, after one empty table that says so."""
+        self._look_in -= 1
+        is_looking = self._look_in <= 0
+        if is_looking:
+            self._look_in = LOOK_EVERY
+            self._look()
+        readings = [self._reading(one, reading.interval_ns, is_looking) for one in list(self._threads.values())]
+        rows, full, omitted = self._rows.rows(one for one in readings if one is not None)
+        if not self._threads and self._said_empty:
+            raise SourceError("neither QEMU nor Open vSwitch runs here", state="unsupported")
+        self._said_empty = full and not self._threads
+        return [reading.table("thread_waits", "threads", (rows, full, omitted))]
+
+    def _look(self) -> None:
+        """For new processes and threads, and for those that have ended."""
+        for pid in self._processes.look(set(self._machines)):
+            machine = self._machine(pid)
+            if machine is not None:
+                self._machines[pid] = machine
+        threads: Dict[str, _Thread] = {}
+        for pid in list(self._machines):
+            try:
+                tasks = self._host.names("/proc/{}/task".format(pid))
+            except OSError:
+                del self._machines[pid]
+                self._processes.forget(pid)
+                continue
+            for tid in tasks:
+                one = self._threads.get(tid) or self._new(pid, tid)
+                if one is not None:
+                    threads[tid] = one
+        self._threads = threads
+
+    def _machine(self, pid: str) -> Optional[str]:
+        """Whose packets the process moves; empty for the switch, None where it moves none."""
+        arguments = words(self._bytes("/proc/{}/cmdline".format(pid)))
+        if qemu.is_qemu(arguments):
+            line = qemu.parse(arguments)
+            return line.name or line.uuid or "qemu ({})".format(pid)
+        comm = self._text("/proc/{}/comm".format(pid)).strip()
+        worker = _WORKER.match(comm) if arguments == [""] else None
+        if worker:
+            return self._machine(worker.group(1)) if worker.group(1) != pid else None
+        return "" if comm in PROGRAM_COMMS else None
+
+    def _new(self, pid: str, tid: str) -> Optional[_Thread]:
+        where = "/proc/{}/task/{}".format(pid, tid)
+        comm = self._text(where + "/comm").rstrip("\n")
+        if comm.startswith(_PMD) and not self._machines[pid]:
+            return None
+        role = role_of(comm, pid == tid)
+        return _Thread(where, {"vm": self._machines[pid], "role": role, "tid": int(tid)})
+
+    def _reading(self, thread: _Thread, interval_ns: int, is_looking: bool) -> Optional[SourceRow]:
+        fields = self._text(thread.where + "/schedstat").split()
+        if len(fields) != len(COUNTS):
+            self._threads.pop(str(thread.labels["tid"]), None)
+            return None
+        ran, waited, runs = map(int, fields)
+        now = waited - thread.waited if 0 <= thread.waited <= waited else 0
+        thread.waited = waited
+        share = 100.0 * now / interval_ns if interval_ns > 0 else 0.0
+        if is_looking or share >= SOME_WAIT_PCT:
+            stat = self._text(thread.where + "/stat").rpartition(")")[2].split()
+            thread.cpu = int(stat[PROCESSOR]) if len(stat) > PROCESSOR else None
+        return thread.labels, (ran, waited, runs), {"cpu": thread.cpu, "waited_pct": round(share, 1)}
+
+    def _text(self, path: str) -> str:
+        return self._bytes(path).decode("utf-8", "backslashreplace")
+
+    def _bytes(self, path: str) -> bytes:
+        try:
+            return self._host.read(path)
+        except OSError:
+            return b""  # it has ended
+
+
+def role_of(comm: str, is_main: bool) -> str:
+    """What a thread does, by the name that QEMU (debug-threads=on), vhost or ovs-vswitchd gave it, in words."""
+    vcpu = _VCPU.match(comm)
+    if vcpu:
+        return "vCPU {}".format(vcpu.group(1))
+    switch = _OF_SWITCH.match(comm)
+    if switch:
+        return "{} {}".format(switch.group(1), switch.group(2))
+    if _WORKER.match(comm):
+        return "vhost worker"
+    if comm.startswith("IO "):
+        return "I/O thread {}".format(comm[3:])
+    if is_main:
+        return "main thread"
+    return "thread without a name" if comm.startswith(_NAMELESS) else "thread {}".format(comm)

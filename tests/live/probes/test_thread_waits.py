@@ -1,0 +1,171 @@
+"""thread_waits: a thread that gets less of its CPU than it wants, by the scheduler's own account, and who takes it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from netconsole.findings.incident import Incident
+from netconsole.findings.incidents import Incidents
+from netconsole.probes.catalogue import load_all
+from netconsole.profile.loader import load
+from netconsole.profile.plan import plan
+from netconsole.run.assembly import session_of
+from netconsole.run.preflight import RunPlan
+
+PROBE = "thread_waits"
+LIMIT_S = 30.0
+MACHINE = """
+import ctypes, os, sys, threading, time
+cpu, share = int(sys.argv[1]), float(sys.argv[2])
+os.sched_setaffinity(0, {cpu})
+def vcpu():
+    ctypes.CDLL(None).prctl(15, b"CPU 0/KVM", 0, 0, 0)  # PR_SET_NAME
+    print(threading.get_native_id(), flush=True)
+    while True:
+        until = time.thread_time() + 0.1 * share
+        while time.thread_time() < until:
+            pass
+        time.sleep(0.1 * (1 - share))
+threading.Thread(target=vcpu, daemon=True).start()
+sys.stdin.read()
+"""
+RIVAL = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True)\nwhile True: pass"
+
+
+class Machine:
+    """A process that looks like QEMU, with one virtual CPU that wants ``share`` of a CPU."""
+
+    def __init__(self, stack: ExitStack, name: str, cpu: int, share: float) -> None:
+        words = ["qemu-system-made", "-c", MACHINE, str(cpu), str(share), "-name", f"guest={name},debug-threads=on"]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(words, executable="/usr/bin/python3", stdin=pipe, stdout=pipe, text=True)
+        stack.callback(self._process.wait)
+        stack.callback(self._process.kill)
+        assert self._process.stdout is not None
+        self.tid = int(self._process.stdout.readline())
+
+    def books(self) -> tuple[int, int]:
+        """Nanoseconds on a CPU, and waiting for one."""
+        ran, waited, _ = Path(f"/proc/{self._process.pid}/task/{self.tid}/schedstat").read_text().split()
+        return int(ran), int(waited)
+
+
+def rival(stack: ExitStack, cpu: int) -> int:
+    """A program that takes all it gets of a CPU; its number."""
+    one = subprocess.Popen(["/usr/bin/python3", "-c", RIVAL, str(cpu)], stdout=subprocess.PIPE)
+    stack.callback(one.wait)
+    stack.callback(one.kill)
+    assert one.stdout is not None and one.stdout.readline() == b"\n"
+    return one.pid
+
+
+class Watched:
+    """A session of the probe, its rows and its incidents."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        manifests = load_all()
+        profile = load("summary", manifests)
+        requests = [one for one in plan(profile, manifests, (PROBE,)) if one.name == PROBE]
+        self._session = stack.enter_context(closing(session_of(RunPlan(profile, manifests, requests))))
+        self._incidents, self._heard = Incidents(manifests), threading.Condition()
+        self._session.on_news(self._note)
+        self._session.start()
+
+    def _note(self, _news: object) -> None:
+        with self._session.view() as state:
+            self._incidents.update(state, self._session.connection())
+            self._incidents.look_into(self._session)
+        with self._heard:
+            self._heard.notify_all()
+
+    def incident(self, vm: str) -> Incident | None:
+        """That of a machine, once its cause has been asked for."""
+        with self._session.view():
+            return next((one for one in self._incidents.log if one.where.get("vm") == vm and one.answer), None)
+
+    def row(self, tid: int) -> dict[str, float]:
+        """What a thread ran and waited since it was first read, in ns, how often it ran, and its gauges."""
+        with self._session.view() as state:
+            table = state.probes[PROBE].tables.get("threads") if PROBE in state.probes else None
+            for row in table.rows.values() if table is not None else ():
+                if row.labels["tid"] == tid:
+                    counts = {name: float(count.total) for name, count in row.counts.items()}
+                    return counts | {name: float(value or 0) for name, value in row.gauges.items()}
+        return {}
+
+    def until_incident(self, vm: str) -> Incident:
+        """Wait for it."""
+        with self._heard:
+            assert self._heard.wait_for(lambda: self.incident(vm) is not None, LIMIT_S), f"nothing of {vm}"
+        found = self.incident(vm)
+        assert found is not None
+        return found
+
+    def until_row(self, tid: int) -> None:
+        """Wait for the first reading."""
+        with self._heard:
+            assert self._heard.wait_for(lambda: bool(self.row(tid)), LIMIT_S)
+
+    def intervals(self) -> int:
+        with self._session.view() as state:
+            return state.collector.intervals
+
+    def for_intervals(self, count: int) -> None:
+        """Wait for so many more."""
+        end = self.intervals() + count
+        with self._heard:
+            assert self._heard.wait_for(lambda: self.intervals() >= end, LIMIT_S)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as one:
+        yield one
+
+
+@pytest.mark.proves("thread_waits", "modes.summary", "tables.threads.{vm,role,tid,ran_ns,waited_ns,waited_pct,cpu}")
+@pytest.mark.proves("thread_waits", "tables.threads.runs", "findings.threads.waited_ns.!!")
+def test_a_virtual_cpu_whose_cpu_another_takes_is_named_with_who_takes_it(stack: ExitStack) -> None:
+    """It is the thread in the role of vCPU 0."""
+    cpu = max(os.sched_getaffinity(0))
+    watched = Watched(stack)
+    machine = Machine(stack, "web-07", cpu, 1.0)
+    watched.until_row(machine.tid)
+    before, row_before = machine.books(), watched.row(machine.tid)
+    pid = rival(stack, cpu)
+    found = watched.until_incident("web-07")
+    watched.for_intervals(5)
+    after, row = machine.books(), watched.row(machine.tid)
+    assert found.level == "!!" and found.sentence.startswith("web-07: python3 ("), found.sentence
+    assert f"({pid}) takes" in found.sentence and f"of CPU {cpu}: its vCPU 0 waits for a CPU" in found.sentence
+    for name, said in zip(("ran_ns", "waited_ns"), (0, 1), strict=True):
+        counted = row[name] - row_before[name]
+        assert counted == pytest.approx(after[said] - before[said], rel=0.1, abs=1.2e9), name  # an interval later
+    assert row["cpu"] == cpu and row["runs"] > 0 and 20 < row["waited_pct"] <= 100
+
+
+@pytest.mark.proves("thread_waits", "findings.threads.waited_ns.!")
+def test_one_that_wants_little_and_waits_for_some_of_it_is_said_later(stack: ExitStack) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    rival(stack, cpu)
+    Machine(stack, "db-02", cpu, 0.2)
+    found = Watched(stack).until_incident("db-02")
+    assert found.level == "!", found.sentence
+
+
+def test_a_machine_that_gets_its_cpu_is_no_incident(stack: ExitStack) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    machine, watched = Machine(stack, "calm", cpu, 0.1), Watched(stack)
+    began = time.monotonic()
+    watched.until_row(machine.tid)
+    watched.for_intervals(12)
+    waited_pct = machine.books()[1] / 1e7 / (time.monotonic() - began)
+    assert watched.incident("calm") is None or waited_pct > 5

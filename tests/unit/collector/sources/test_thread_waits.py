@@ -1,0 +1,144 @@
+"""Who waits for a CPU: what the scheduler's books in /proc say of the threads that move packets."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from netconsole.telemetry.frames import Row
+from netconsole_collector.primitives.here import Here
+from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.new_processes import YOUNG_LOOKS
+from netconsole_collector.sources.thread_waits import LOOK_EVERY, ThreadWaits, role_of
+from tests.support.sources import SECOND_NS, tables_of
+
+QEMU = ("/usr/bin/qemu-system-x86_64", "-name", "guest=web,debug-threads=on")
+
+
+class Process:
+    """A process in a /proc of the test's own."""
+
+    def __init__(self, root: Path, pid: int, *words: str, comm: str) -> None:
+        self.path = root / "proc" / str(pid)
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "cmdline").write_text("".join(f"{word}\0" for word in words))
+        (self.path / "comm").write_text(comm + "\n")
+        self.thread(pid, comm)
+
+    def thread(self, tid: int, comm: str, ran: int = 0, waited: int = 0, cpu: int = 0) -> None:
+        """A thread with these books, from now on."""
+        task = self.path / "task" / str(tid)
+        task.mkdir(parents=True, exist_ok=True)
+        (task / "comm").write_text(comm + "\n")
+        (task / "schedstat").write_text(f"{ran} {waited} {ran // 1000}\n")
+        (task / "stat").write_text(f"{tid} ({comm}) S {' '.join(['0'] * 35)} {cpu} 0\n")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> ThreadWaits:
+    (tmp_path / "proc").mkdir()
+    return ThreadWaits(Here(tmp_path))
+
+
+def rows(source: ThreadWaits) -> dict[tuple[str, str], Row]:
+    (frame,) = tables_of(source)
+    return {(str(row.labels["vm"]), str(row.labels["role"])): row for row in frame.rows}
+
+
+@pytest.mark.parametrize(
+    ("comm", "is_main", "role"),
+    [
+        ("CPU 12/KVM", False, "vCPU 12"),
+        ("CPU 0/TCG", False, "vCPU 0"),
+        ("vhost-4711", False, "vhost worker"),
+        ("IO iothread1", False, "I/O thread iothread1"),
+        ("qemu-system-x86", True, "main thread"),
+        ("qemu-system-x86", False, "thread without a name"),  # without debug-threads=on
+        ("worker", False, "thread worker"),
+        ("handler12", False, "handler 12"),
+        ("revalidator7", False, "revalidator 7"),
+        ("ovs-vswitchd", True, "main thread"),
+    ],
+)
+def test_a_thread_is_called_by_what_it_does(comm: str, is_main: bool, role: str) -> None:
+    assert role_of(comm, is_main) == role
+
+
+def test_a_share_is_what_a_thread_waited_of_the_interval(source: ThreadWaits, tmp_path: Path) -> None:
+    machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    machine.thread(501, "CPU 0/KVM", ran=10, waited=5_000_000_000)
+    first = rows(source)["web", "vCPU 0"]
+    assert first.gauges["waited_pct"] == 0 and first.counts["waited_ns"].total == 0, "from before it was watched"
+    machine.thread(501, "CPU 0/KVM", ran=10 + SECOND_NS // 2, waited=5_000_000_000 + SECOND_NS // 4, cpu=3)
+    row = rows(source)["web", "vCPU 0"]
+    assert (row.counts["ran_ns"].delta, row.counts["waited_ns"].delta) == (SECOND_NS // 2, SECOND_NS // 4)
+    assert row.gauges == {"cpu": 3, "waited_pct": 25.0} and row.labels["tid"] == 501
+
+
+def test_a_thread_that_does_not_wait_is_read_from_one_file(source: ThreadWaits, tmp_path: Path) -> None:
+    machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    machine.thread(501, "CPU 0/KVM", cpu=1)
+    rows(source)
+    machine.thread(501, "CPU 0/KVM", ran=100, cpu=2)
+    assert rows(source)["web", "vCPU 0"].gauges["cpu"] == 1, "its CPU is as old as the last look"
+    for _ in range(LOOK_EVERY - 2):
+        rows(source)
+    assert rows(source)["web", "vCPU 0"].gauges["cpu"] == 2
+
+
+def test_workers_of_the_kernel_belong_to_the_machine_that_they_are_named_after(
+    source: ThreadWaits, tmp_path: Path
+) -> None:
+    Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    Process(tmp_path, 600, comm="vhost-500")  # before 6.4
+    Process(tmp_path, 601, comm="vhost-9")  # of a process that has ended
+    Process(tmp_path, 602, comm="vhost-602")
+    Process(tmp_path, 700, "ovs-vswitchd", "--pidfile", comm="ovs-vswitchd").thread(701, "handler3")
+    Process(tmp_path, 700, "ovs-vswitchd", comm="ovs-vswitchd").thread(702, "pmd-c03/id:8")  # ovs_pmd has it
+    Process(tmp_path, 800, "bash", comm="bash")
+    assert set(rows(source)) == {
+        ("web", "main thread"),
+        ("web", "vhost worker"),
+        ("", "main thread"),
+        ("", "handler 3"),
+    }
+
+
+def test_a_number_that_is_used_again_is_another_process(source: ThreadWaits, tmp_path: Path) -> None:
+    Process(tmp_path, 500, *QEMU, comm="qemu-system-x86").thread(501, "CPU 0/KVM")
+    assert source.finds_any() and len(rows(source)) == 2
+    for file in sorted((tmp_path / "proc" / "500").rglob("*"), reverse=True):
+        file.unlink() if file.is_file() else file.rmdir()
+    for _ in range(LOOK_EVERY):
+        rows(source)
+    assert not source.finds_any()
+    Process(tmp_path, 500, "ovs-vswitchd", comm="ovs-vswitchd")
+    found: set[tuple[str, str]] = set()
+    for _ in range(LOOK_EVERY):
+        found |= set(rows(source))
+    assert found == {("", "main thread")}
+
+
+def test_without_any_it_says_so_and_what_a_process_runs_may_come_late(source: ThreadWaits, tmp_path: Path) -> None:
+    late = Process(tmp_path, 500, "bash", comm="bash")
+    assert not rows(source), "one empty table"
+    with pytest.raises(SourceError, match="neither QEMU nor Open vSwitch"):
+        rows(source)
+    (late.path / "cmdline").write_text("".join(f"{word}\0" for word in QEMU))
+    for _ in range(LOOK_EVERY - 2):
+        with pytest.raises(SourceError):
+            rows(source)
+    assert set(rows(source)) == {("web", "main thread")}
+
+
+def test_a_process_that_stays_what_it_is_is_left_alone(source: ThreadWaits, tmp_path: Path) -> None:
+    one = Process(tmp_path, 500, "bash", comm="bash")
+    for _ in range(LOOK_EVERY * YOUNG_LOOKS):
+        with contextlib.suppress(SourceError):
+            rows(source)
+    (one.path / "cmdline").write_text("".join(f"{word}\0" for word in QEMU))
+    for _ in range(LOOK_EVERY):
+        with pytest.raises(SourceError):
+            rows(source)
