@@ -32,6 +32,7 @@ from netconsole.compare.judge import (
     judge_count,
     judge_gauge,
     judge_histogram,
+    judge_ratio,
     lasting,
     log_rates,
     log_values,
@@ -208,6 +209,8 @@ def _judge_all(
             if current.kind == "table" and result.worse is None:
                 result.large &= abs(change_of(result)) >= MIN_SHARE * work[_work_of(current)]
             judged.append(result)
+        elif why := next((one.too_few for one in (current, *past) if one is not None and one.too_few), ""):
+            left_out[current.key] = why
         elif current.kind == "gauge":
             name = f"{current.probe}/gauge/{current.name}"
             left_out.setdefault(name, "fewer than three runs of the baseline have this figure")
@@ -228,7 +231,8 @@ def _judge(
         known = [one.histogram for one in past if one is not None and one.histogram is not None]
         return judge_histogram(metric, known, spreads) if known else None
     if metric.kind == "gauge":
-        return judge_gauge(metric, [one.value for one in past if one is not None and one.value is not None], spreads)
+        values = [one.value for one in past if one is not None and one.value is not None]
+        return judge_ratio(metric, values, spreads) if metric.is_ratio else judge_gauge(metric, values, spreads)
     return judge_count(metric, now_s, list(zip(past, spans, strict=True)), spreads, burst)
 
 

@@ -34,6 +34,8 @@ runs (bench/real_comparison.py)."""
 TYPICAL_BURST, BURST_WEIGHT = 4.0, 1.0
 """Events and slow samples come in bursts. Without a series to measure the size of bursts, so many events count as one.
 With a series, this size has the weight of so many intervals."""
+MIN_POINTS = 5.0
+"""A smaller difference of two shares, in percentage points, is not a finding."""
 MIN_EVENTS = 10
 """A difference of fewer events in the whole run is not a finding."""
 MIN_PARTS = 3
@@ -54,7 +56,7 @@ MAX_BELOW_TYPICAL = 3.0
 """The spread of a figure is at least the typical spread divided by this, even if all runs had the same value."""
 MIN_SPREAD = {
     "p50": 0.05, "p90": 0.1, "p99": 0.2, "mean": 0.1, "rate": 0.05, "lasting": 0.05, "gauge": 0.4, "worst": 1.28,
-    "shape": 0.05,
+    "shape": 0.05, "ratio": 0.1,
 }  # fmt: skip
 """The least spread by kind of figure, in natural logarithms, measured by bench/real_comparison.py. No figure of a host
 repeats better than to 5 %, and the tail is worse: five equal p99 say little about the sixth. ``worst`` is the longest
@@ -265,6 +267,23 @@ def judge_gauge(now: Metric, before: Sequence[float], spreads: Spreads) -> Judge
     event = EVENT_SIZES.get(now.unit, 1.0)
     size = math.log2((abs(now.value) / event + 1) / (abs(typical) / event + 1))
     return Judged(now, statistic, now.unit, abs(size) >= math.log2(MIN_RATIO), size)
+
+
+def judge_ratio(now: Metric, before: Sequence[float], spreads: Spreads) -> Judged | None:
+    """Judges a ratio of counts. There are so many that chance plays no part: a few runs are compared by a margin."""
+    if now.value is None or not before:
+        return None
+    typical = median(before)
+    size = math.log2((now.value + 1) / (typical + 1))
+    is_far = now.unit != "%" or abs(now.value - typical) >= MIN_POINTS
+    statistic = Statistic("value", typical, now.value, None, 1.0)
+    if len(before) >= SPREAD_SNAPSHOTS:
+        logs = [math.log1p(value) for value in before]
+        own = spreads.of("ratio", logs) or MIN_SPREAD["ratio"]
+        statistic.spread, statistic.p = own * typical, _spread_p(math.log1p(now.value), logs, own)
+    elif all(not 1 / SINGLE_RATIO < now.value / value < SINGLE_RATIO if value else now.value for value in before):
+        statistic.p = 0.0
+    return Judged(now, statistic, now.unit, is_far and abs(size) >= math.log2(MIN_RATIO), size)
 
 
 def judge_histogram(now: Metric, before: Sequence[Distribution], spreads: Spreads) -> Judged | None:

@@ -16,9 +16,10 @@ from typing import Literal, TypeAlias
 
 from netconsole.compare.labels import Meanings, MetricLabels, Names
 from netconsole.compare.significance import EFFECTIVE_SAMPLES
-from netconsole.probes.manifest import Manifest
+from netconsole.probes.manifest import Manifest, TableSpec
 from netconsole.probes.meaning import BY_NAME
 from netconsole.probes.polarity import FigureKind, Polarity, polarity
+from netconsole.probes.ratios import is_too_few, ratio, too_few
 from netconsole.snapshot.document import (
     MAX_COUNT,
     MEASURED,
@@ -67,6 +68,10 @@ class Metric:
     """Of a row of class benign: the direction that is worse, when it is new or takes much of the traffic."""
     parts: list[float] | None = None
     """Of a count: the events in each of the equal parts of the snapshot's time. None when that is not known."""
+    is_ratio: bool = False
+    """Of a gauge: whether it is a ratio of two counts over the snapshot's time."""
+    too_few: str = ""
+    """Why a ratio says nothing."""
 
     @property
     def key(self) -> str:
@@ -209,12 +214,14 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
     labels = [label for label in columns.labels if label not in columns.values]
     described = _value_columns(name, probe, table, columns)
     known: dict[MetricLabels, dict[str, Metric]] = {}
+    of_row: list[MetricLabels] = []
     per_cpu: dict[Identity, dict[SnapshotValue, int]] = {}
     meanings = metrics.meanings(name, table)
     on_cpu = meanings.first("cpu", labels)
     histories = {column: probe.row_history.get(f"{table}.{column}", ()) for column in described}
     for number, row in enumerate(rows):
         identity = metrics.names.stable(meanings, [(label, row.get(label)) for label in labels])
+        of_row.append(identity)
         cells = known.get(identity)
         if cells is None:
             cells = known[identity] = _cells(name, described, identity)
@@ -233,6 +240,9 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
                 if metric.worse == "up" and on_cpu is not None and on_cpu in row:
                     cpus = per_cpu.setdefault(metric.identity, {})
                     cpus[row[on_cpu]] = cpus.get(row[on_cpu], 0) + int(value)
+    manifest = metrics.manifests.get(name)
+    if manifest is not None and table in manifest.tables:
+        _set_ratios(known, manifest.tables[table], rows, of_row)
     for cells in known.values():
         for metric in cells.values():
             metrics.add(metric)
@@ -243,6 +253,31 @@ def _table(metrics: Metrics, name: str, probe: ProbeData, table: str, rows: list
             metrics.series[name, spec.kind, spec.name] = _events_in_turn(per_s, total, spec.unit)
     for whole, cpus in per_cpu.items():
         metrics.add(_busiest(metrics.by_identity[whole], max(cpus.values())))
+
+
+def _set_ratios(
+    known: Mapping[MetricLabels, Mapping[str, Metric]],
+    spec: TableSpec,
+    rows: Sequence[Mapping[str, SnapshotValue]],
+    of_row: Sequence[MetricLabels],
+) -> None:
+    """Ratios are of the whole time. Each row weighs as much as it counted, unless that is too little."""
+    ratios = [column for column in spec.value if column.part]
+    if not ratios:
+        return
+    counted: dict[MetricLabels, dict[str, int]] = {}
+    names = {name for column in ratios for name in (column.part, column.whole, spec.least[0])}
+    for row, identity in zip(rows, of_row, strict=True):
+        counts = {name: value for name in names if isinstance(value := row.get(name), int)}
+        if not is_too_few(spec, counts):
+            sums = counted.setdefault(identity, {})
+            for name, count in counts.items():
+                sums[name] = sums.get(name, 0) + count
+    for identity, cells in known.items():
+        for column in ratios:
+            if (metric := cells.get(column.name)) is not None:
+                metric.is_ratio, metric.value = True, ratio(spec, column, counted.get(identity, {}))
+                metric.too_few = "" if identity in counted else too_few(spec)
 
 
 def _add_parts(metric: Metric, parts: list[float]) -> None:

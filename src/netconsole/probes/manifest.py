@@ -54,6 +54,9 @@ class ColumnSpec:
     """Columns leave a narrow table from the highest down, and 0 never; None: as is usual for such columns."""
     words: Mapping[str, str] = field(default_factory=dict)
     """What a table shows in place of a label's value."""
+    part: str = ""
+    """Of a gauge that is a ratio of two counts of its row: the one that is so many of ``whole``; empty: it is none."""
+    whole: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class TableSpec:
     """Why the packets of its rows were lost; None: its findings say that themselves."""
     example: tuple[ColumnSpec, ...] = ()
     """What is kept of the latest packet of a row; empty: nothing."""
+    least: tuple[str, int] = ("", 0)
+    """The count of a row, and how much of it there has to be before its ratios say anything."""
 
     @property
     def labels(self) -> tuple[str, ...]:

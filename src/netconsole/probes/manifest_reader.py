@@ -58,7 +58,7 @@ _SECTIONS = (
 )  # fmt: skip
 _TABLE_KEYS = (
     "map", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words",
-    "causes", "example",
+    "causes", "example", "least",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
@@ -228,7 +228,9 @@ def _worse(item: Checker, kind: FigureKind, name: str, unit: str) -> Polarity:
 def _columns(item: Checker, name: str, table: str | None = None) -> tuple[ColumnSpec, ...]:
     """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
-    own = ("worse", "needs") if table else ("stands_for", "added") if name == "key" else ("stands_for",)
+    own = (
+        ("worse", "needs", "part", "whole") if table else ("stands_for", "added") if name == "key" else ("stands_for",)
+    )
     words = _words(item, name)
     for one in item.tables(name):
         one.only(("name", "type", "as", "unit", "kind", "count", "head", "spare", *own))
@@ -247,7 +249,10 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
         head = word(one, "head", "")
         said = words.get(label, {})
         added = one.text("added", "")
-        columns.append(ColumnSpec(label, kind, shown_as, unit, adds_up, worse, stands_for, added, head, spare, said))
+        ratio = one.text("part", ""), one.text("whole", "")
+        columns.append(
+            ColumnSpec(label, kind, shown_as, unit, adds_up, worse, stands_for, added, head, spare, said, *ratio)
+        )
     return tuple(columns)
 
 
@@ -288,7 +293,27 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], direct
     if columns and sort and sort not in columns:
         item.wrong("columns", f'expected "{sort}" too, which the table is sorted by')
     page = item.text("page", "", PAGES) if item.has("page") else ""
-    return replace(spec, columns=columns, page=page, example=_example(item), causes=read_causes(item, directory))
+    example, causes, least = _example(item), read_causes(item, directory), _least(item, value)
+    return replace(spec, columns=columns, page=page, example=example, causes=causes, least=least)
+
+
+def _least(table: Checker, value: Sequence[ColumnSpec]) -> tuple[str, int]:
+    """How much of a count there has to be before ratios say anything. Each ratio is of two counts."""
+    counts = [column.name for column in value if column.kind != "max"]
+    for column in value:
+        if not column.part and not column.whole:
+            continue
+        if column.kind != "max":
+            table.wrong("value", f'expected kind = "max" of "{column.name}", which is a ratio')
+        for name in (column.part, column.whole):
+            if name not in counts:
+                table.wrong("value", f'"{column.name}" is of an unknown count{close(name, counts)}')
+    item = table.table("least")
+    item.only(counts, "count")
+    found = [(name, item.integer(name, None, 1, 1_000_000_000) or 1) for name in item.values]
+    if len(found) > 1:
+        table.wrong("least", "expected one count")
+    return found[0] if found else ("", 0)
 
 
 def _without_padding(columns: Iterable[ColumnSpec]) -> tuple[ColumnSpec, ...]:

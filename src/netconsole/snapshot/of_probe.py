@@ -8,6 +8,7 @@ from typing import Any
 from netconsole.probes.knobs import filters_set
 from netconsole.probes.manifest import Manifest
 from netconsole.probes.polarity import Polarity
+from netconsole.probes.ratios import ratio
 from netconsole.snapshot.document import (
     ColumnData,
     Counter,
@@ -73,7 +74,7 @@ def probe_data(
             )
             for name, counter in probe.counters.items()
         },
-        tables={table.name: figures(rows_since(table, start)) for table in probe.tables.values()},
+        tables={table.name: _rows(table, manifest, start) for table in probe.tables.values()},
         columns={table.name: _columns(table, manifest) for table in probe.tables.values()},
         histograms={group.name: _histogram(group, manifest, start) for group in probe.histograms.values()},
         events=_events(probe, start),
@@ -97,6 +98,18 @@ def _counter(name: str, total: int, manifest: Manifest | None, duration_ns: int,
         worse=spec.worse if spec else None,
         duration_s=None if duration_ns == probes_ns else round(duration_ns / 1e9, 6),
     )
+
+
+def _rows(table: TableState, manifest: Manifest | None, start: ProbeTotals) -> list[dict[str, SnapshotValue]]:
+    """Labels, counts and gauges by name. Ratios are of the whole time, not of its last interval."""
+    spec = manifest.tables.get(table.name) if manifest else None
+    counted = list(rows_since(table, start))
+    rows = figures(counted)
+    for column in spec.value if spec else ():
+        if column.part and spec is not None:
+            for row, (_, counts) in zip(rows, counted, strict=True):
+                row[column.name] = ratio(spec, column, counts)
+    return rows
 
 
 def _columns(table: TableState, manifest: Manifest | None) -> TableColumns:

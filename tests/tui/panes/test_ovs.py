@@ -286,3 +286,18 @@ def test_a_profile_without_it_names_the_one_that_has_it() -> None:
     scene = scene_of(Scenario().hello())
     said = catalogue.missing(scene, catalogue.panes(scene.manifests, ())["ovs"])
     assert said == f"Open vSwitch: not in profile summary; profile ovs has it. {catalogue.DOCTOR}"
+
+
+def test_a_thread_with_few_packets_has_no_ratios_and_its_page_says_why() -> None:
+    def thread(core: int, packets: int, **gauges: float | None) -> dict[str, object]:
+        labels = {"datapath": "ovs-netdev", "numa": 0, "core": core}
+        return {"labels": labels, "counts": {"packets": (packets, packets)}, "gauges": gauges}
+
+    rows = [thread(1, 999, cycles_per_packet=None), thread(2, 5000, cycles_per_packet=250.0)]
+    scene = scene_of(made.attached("ovs_pmd").table("ovs_pmd", "threads", rows), ("ovs_pmd",))
+    block = table_block(scene.manifests["ovs_pmd"], "threads")
+    busy, idle = block.rows(scene)
+    assert (busy.cells["core"].text, busy.cells["cycles_per_packet"].text) == ("2", "250")
+    assert (idle.cells["core"].text, idle.cells["cycles_per_packet"].text) == ("1", "too few")
+    assert "too few packets: fewer than 1000" in page(scene, idle.key)
+    assert "too few" not in page(scene, busy.key)

@@ -32,6 +32,8 @@ LEAST = "It is never less than 5 % (p90 and mean 10 %, p99 20 %, a gauge 40 %)"
     Stated(judge.MIN_SPREAD["mean"], 0.1, PAGE, LEAST),
     Stated(judge.MIN_SPREAD["p99"], 0.2, PAGE, LEAST),
     Stated(judge.MIN_SPREAD["gauge"], 0.4, PAGE, LEAST),
+    Stated(judge.MIN_SPREAD["ratio"], 0.1, PAGE, "beyond the spread, which is never less than 10 %"),
+    Stated(judge.MIN_POINTS, 5.0, PAGE, "Shares also have to differ by 5 percentage points."),
     Stated(judge.MIN_SPREAD["worst"], 1.28, PAGE, "it is never less than a factor of 3.6"),  # exp(1.28) = 3.6
     Stated(significance.EFFECTIVE_SAMPLES, 2000, PAGE, "At most 2000 of them are taken as independent."),
     Stated(compare.FALSE_DISCOVERIES, 0.01, PAGE, "is set by Benjamini and Hochberg at 1 %"),

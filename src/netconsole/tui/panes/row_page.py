@@ -8,6 +8,7 @@ from netconsole.base import figure
 from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident, told
 from netconsole.probes.manifest import Manifest
+from netconsole.probes.ratios import is_too_few, too_few
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.example import Example, ago, example_text
 from netconsole.telemetry.ledger import LEDGER, LEDGER_COUNTS
@@ -15,7 +16,7 @@ from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import RowState, TableState
 from netconsole.tui.panes import advice, drawn, investigation
 from netconsole.tui.panes.common import baseline_cells, events
-from netconsole.tui.panes.common.columns import label_text
+from netconsole.tui.panes.common.columns import interval_counts, label_text
 from netconsole.tui.panes.common.tables import value_columns
 from netconsole.tui.scene.scene import Scene, Subject, reason, state_word
 from netconsole.tui.widgets.bars import PERCENTILES, summary
@@ -181,7 +182,10 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
     yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
     yield []
     for value in value_columns(spec):
-        yield _value(row, value.name, value.unit, value.kind == "max", state, table)
+        if value.part and row.gauges.get(value.name) is None and is_too_few(spec, interval_counts(row)):
+            yield [(f"{_INDENT}{value.name:<18} ", "dim"), (too_few(spec), "dim")]
+        else:
+            yield _value(row, value.name, value.unit, value.kind == "max", state, table)
     yield []
     if scene.comparison is not None:
         reference = scene.comparison.reference

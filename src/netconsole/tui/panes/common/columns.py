@@ -167,6 +167,11 @@ def gauge(name: str, unit: str = "") -> Value:
     return lambda at: Cell(figure.quantity(at.gauge(name), unit), at.gauge(name))
 
 
+def interval_counts(row: RowState) -> dict[str, int | None]:
+    """What a row has counted in the last interval."""
+    return {name: count.delta for name, count in row.counts.items()}
+
+
 def history(name: str, per: float = 1.0) -> Value:
     """The trend of a count, in ``per`` of it."""
 

@@ -9,6 +9,7 @@ from netconsole.base import figure
 from netconsole.base.timestamps import clock
 from netconsole.probes.knobs import filters_set, filters_text
 from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, TableSpec
+from netconsole.probes.ratios import is_too_few
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import is_host_wide, said
 from netconsole.telemetry.frames import Mode
@@ -25,6 +26,7 @@ from netconsole.tui.panes.common.columns import (
     busy,
     gauge,
     history,
+    interval_counts,
     label,
     longest,
     rate,
@@ -81,6 +83,8 @@ _SHORT = {
     "protocol": "proto",
 }
 """Words of column heads; the details have them in full."""
+TOO_FEW = "too few"
+"""In a cell: the page of the row says too few of what."""
 CLASS_LEVELS = {"suspicious": "!", "benign": "ok", "unknown": "?"}
 """A class of drops as a level, which takes two cells; the details have the word."""
 
@@ -256,7 +260,7 @@ def _table_columns(spec: TableSpec) -> list[TableColumn]:
         usual = 0 if place == 0 else 3 + place
         head, spare = _value_head(value), usual if value.spare is None else value.spare
         least = 7 if value.unit == "ns" and value.kind != "max" else max(7, len(head))
-        columns.append(TableColumn(value.name, head, least, right=True, spare=spare, value=_value_of(value)))
+        columns.append(TableColumn(value.name, head, least, right=True, spare=spare, value=_value_of(spec, value)))
         if place == 0 and value.kind != "max" and value.unit != "ns":
             of = total(value.name, TOTAL_COLUMNS)
             columns.append(TableColumn("total", "total", TOTAL_COLUMNS, right=True, spare=2, value=of))
@@ -266,10 +270,24 @@ def _table_columns(spec: TableSpec) -> list[TableColumn]:
     return columns
 
 
-def _value_of(value: ColumnSpec) -> Value:
+def _value_of(spec: TableSpec, value: ColumnSpec) -> Value:
+    if value.part:
+        return ratio_of(spec, value)
     if value.kind == "max":
         return gauge(value.name, "ns" if value.unit == "ns" else "")
     return busy(value.name) if value.unit == "ns" else rate(value.name)
+
+
+def ratio_of(spec: TableSpec, value: ColumnSpec) -> Value:
+    """A ratio of the interval, or that there was too little for it."""
+
+    def cell(at: Shown) -> Cell:
+        known = at.gauge(value.name)
+        if known is None and at.row is not None and is_too_few(spec, interval_counts(at.row)):
+            return Cell(TOO_FEW, None, "dim")
+        return Cell(figure.number(known), known)
+
+    return cell
 
 
 def _histogram_columns(spec: HistogramSpec) -> list[TableColumn]:
