@@ -18,6 +18,7 @@ from netconsole_collector.sources.base import (
     SourceReading,
     SourceRow,
 )
+from netconsole_collector.sources.netlink_drops import NetlinkDrops
 from netconsole_collector.sources.protocol_losses import MEANINGS
 from netconsole_collector.sources.unread import SIGNS, UnreadSockets
 from netconsole_collector.statuses import status
@@ -99,6 +100,7 @@ class ProtocolCounters(KernelSource):
         self._rows = RowMaker(("count",), MAX_ROWS)
         self._tracking = RowMaker((), MAX_NAMESPACES + 1)
         self._unread = UnreadSockets(host)
+        self._netlink = NetlinkDrops(host)
         self._entries: Dict[int, int] = {}
         self._own = 0
         self._pids: Dict[int, int] = {}
@@ -147,14 +149,15 @@ class ProtocolCounters(KernelSource):
         late_ns = self._read_others(reading)
         rows, full, omitted = self._rows.rows(self._readings())
         moved = [row for row in rows if row["counts"]["count"]["total"]]
-        own = self._names.get(self._own, str(self._own))
+        own, ways = self._names.get(self._own, str(self._own)), self._ways()
         for row in moved if late_ns else ():
             if row["labels"]["netns"] != own:
                 row["interval_ns"] = late_ns
         return [
             *said,
             reading.table(_PROBE, "conntrack", self._tracking.rows(self._tables())),
-            *self._unread.table(_PROBE, reading, self._ways(), self._names),
+            *self._unread.table(_PROBE, reading, ways, self._names),
+            *self._netlink.table(_PROBE, reading, self._own, ways, self._names),
             reading.table(_PROBE, "counters", (moved, full, omitted)),
         ]
 
@@ -192,8 +195,8 @@ class ProtocolCounters(KernelSource):
 
     def _ways(self) -> Dict[int, str]:
         """What leads to each namespace that is read; "" to the own one."""
-        ways = {inode: f"/proc/{pid}/ns/net" for inode, pid in self._pids.items() if pid}
-        return {**self._paths, **ways, self._own: ""}
+        ways = {inode: f"/proc/{pid}/ns/net" if pid else self._paths.get(inode) for inode, pid in self._pids.items()}
+        return {self._own: "", **{inode: way for inode, way in ways.items() if way is not None}}
 
     def _own_files(self) -> Files:
         return self._host.read_each("/proc/net", FILES)

@@ -74,3 +74,35 @@ def test_a_socket_that_nobody_reads_is_named_until_its_program_reads(wire: Wire)
     for one in (sender, listener):
         one.kill()
         one.communicate()
+
+
+DEAF = """
+import socket, sys
+one = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+one.bind((0, 0x10))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.proves("protocol_counters", "tables.netlink.{process,protocol,inode,netns,drops}")
+def test_a_netlink_socket_that_loses_messages_is_named_with_what_the_kernel_counts(wire: Wire) -> None:
+    program = wire.b.start(DEAF, python=BARE_PYTHON)
+    assert program.stdout is not None and program.stdout.readline() == "ready\n"
+    command = Path(f"/proc/{program.pid}/comm").read_text().strip()
+    with closing(ProtocolCounters()) as source:
+        source.open()
+        source.read(SourceReading(1, 1, is_whole=True))
+        for what in ("add", "del") * 20:
+            wire.b.ip("address", what, "10.9.0.1/32", "dev", "lo")
+        tables = source.read(SourceReading(1, 2, is_whole=True))
+    rows = [row for one in tables if one.get("name") == "netlink" for row in one["rows"]]
+    (row,) = (row for row in rows if row["labels"]["netns"] == wire.b.name)
+    (line,) = (one.split() for one in wire.b.run("cat", "/proc/net/netlink").splitlines() if "00000010" in one)
+    assert row["labels"] == {
+        "process": f"{command}/{program.pid}", "protocol": "route", "inode": int(line[9]), "netns": wire.b.name,
+    }  # fmt: skip
+    assert row["counts"]["drops"]["total"] == int(line[8]) > 0
+    program.kill()
+    program.communicate()

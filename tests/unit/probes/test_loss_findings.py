@@ -83,6 +83,21 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     assert (one.level, one.sentence) == ("!", "netns blue: conntrack is 80.1 % full: 801 of 1.00k connections")
 
 
+@pytest.mark.proves("protocol_counters", "findings.netlink.drops.!")
+def test_a_program_that_does_not_read_netlink_is_said_with_its_first_loss() -> None:
+    session, incidents = PlayedSession(), Incidents({"protocol_counters": catalogue.shipped("protocol_counters")})
+    labels = {"process": "router/7", "protocol": "route", "inode": 5, "netns": "host"}
+    found: list[Incident] = []
+    for second, lost in enumerate((0, 2, 0)):
+        scenario = Scenario().hello().status("protocol_counters") if not second else Scenario()
+        row = {"labels": labels, "counts": {"drops": (lost, 2 if second else 0)}, "gauges": {}}
+        session.play(scenario.table("protocol_counters", "netlink", [row]).end())
+        found = found or incidents.update(session.state)
+    (one,) = found
+    assert (one.level, one.cause) == ("!", "netlink-overrun")
+    assert one.sentence == "router/7 does not read its netlink socket (route) in time: 2 messages/s lost"
+
+
 @pytest.mark.proves("protocol_counters", "findings.unread.unread_s.!")
 def test_a_program_that_does_not_read_is_said_with_what_waits() -> None:
     row = {"process": "db/7", "port": 9, "peer": "192.0.2.1", "peer_port": 40000, "netns": "host"}
