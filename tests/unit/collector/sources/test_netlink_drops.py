@@ -30,7 +30,7 @@ class Host(Here):
         super().__init__()
         self.own = content()
         self.others: dict[int, bytes] = {}
-        self.read: list[int] = []
+        self.inside_read: list[int] = []
         self.processes = {101: "router/33", 102: f"python3/{os.getpid()}"}
         self.asked: list[set[int]] = []
 
@@ -41,7 +41,7 @@ class Host(Here):
     def read_inside(
         self, namespaces: Sequence[tuple[str, int]], _names: Sequence[str], /
     ) -> list[dict[str, bytes] | OSError]:
-        self.read += [inode for _, inode in namespaces]
+        self.inside_read += [inode for _, inode in namespaces]
         return [{FILE: self.others.get(inode, content())} for _, inode in namespaces]
 
     def owners(self, sockets: Any) -> dict[int, str]:
@@ -114,15 +114,15 @@ def test_other_namespaces_are_read_in_turn_and_their_rows_say_for_how_long_they_
     course = Course(others)
     for _ in range(3):
         course.read()
-    assert sorted(course.host.read[: len(others)]) == list(others), "each once before one of them again"
+    assert sorted(course.host.inside_read[: len(others)]) == list(others), "each once before one of them again"
     course.host.others[others[0]] = content(s101=6)
     rows = None
     while not rows:
         rows = course.read()
     assert rows[0]["counts"]["drops"]["delta"] == 6 and rows[0]["interval_ns"] > SECOND_NS
-    course.host.read.clear()
+    course.host.inside_read.clear()
     course.read(is_whole=True)
-    assert sorted(course.host.read) == list(others)
+    assert sorted(course.host.inside_read) == list(others)
 
 
 def test_a_namespace_that_is_gone_is_forgotten() -> None:
