@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,19 +14,13 @@ from netconsole.base import paths
 from netconsole.cli.measuring import Measuring
 from netconsole.compare.compare import compare
 from netconsole.host import identity
-from netconsole.probes.manifest import Manifest
-from netconsole.profile.profile import Profile
 from netconsole.recording.player import Player
 from netconsole.recording.reader import Recording
 from netconsole.recording.recorder import Recorder, describe
-from netconsole.run.assembly import LiveRun, live_run
-from netconsole.snapshot import builder
-from netconsole.snapshot.document import Snapshot, encode, parse
+from netconsole.run.assembly import live_run
 from netconsole.telemetry.state import State
-from netconsole.tui.app import ConsoleApp
-from netconsole.tui.watched import WatchedHost
 from tests.support.live.network import Namespace
-from tests.support.session_news import SessionNews
+from tests.support.live.watched_console import WatchedConsole
 from tests.support.tui.played import screen_text
 
 pytestmark = pytest.mark.starting
@@ -35,8 +29,6 @@ PAGE = Path(__file__).parents[3] / "docs/reference/probes.md"
 FILES = {"toml": "probe.toml", "c": "probe.bpf.c"}
 PACKETS = 20_000
 """Other tests send at the same time: a row of traffic is a finding from a twentieth of the whole table on."""
-INTERVALS = 3
-"""Of each of both snapshots; what is sent is within one, and shown in the next."""
 LIMIT_S = 120.0
 SEND = """
 import socket, sys
@@ -73,29 +65,6 @@ def namespace() -> Iterator[Namespace]:
     one.remove()
 
 
-class Watched:
-    """The console on a live session, without a terminal."""
-
-    def __init__(self, live: LiveRun, probe: str, manifests: Mapping[str, Manifest], profile: Profile) -> None:
-        self.session, self.probe, self.manifests, self.profile = live.session, probe, manifests, profile
-        self._news = SessionNews(live.session, LIMIT_S)
-        self.app = ConsoleApp(WatchedHost(live.session, profile, manifests, enforcer=live.enforcer))
-
-    async def until(self, true: Callable[[State], bool]) -> None:
-        """Wait, while the console goes on."""
-        await asyncio.to_thread(self._news.until, true)
-
-    async def snapshot(self, during: Callable[[], Awaitable[None]] | None = None) -> Snapshot:
-        """A snapshot of some intervals in which something is done, as it is read from its file."""
-        with self.session.view() as state:
-            since, end = builder.totals(state), state.collector.intervals + INTERVALS
-        if during is not None:
-            await during()
-        await self.until(lambda state: state.collector.intervals >= end)
-        with self.session.view() as state:
-            return parse(encode(builder.build(state, self.manifests, self.profile, since)), "the snapshot")
-
-
 def packets(state: State, probe: str, netns: str) -> int:
     """What the probe's table has of a network namespace."""
     table = state.probes[probe].tables.get("devices")
@@ -108,7 +77,7 @@ async def test_who_follows_the_page_has_a_whole_probe(probe: str, namespace: Nam
     screens: list[str] = []
     recorder = Recorder(tmp_path / "small.ncrec", describe(profile, {probe: "summary"}, manifests, identity.describe()))
     with live_run(plan) as live, contextlib.closing(recorder):
-        console = Watched(live, probe, manifests, profile)
+        console = WatchedConsole(live, LIMIT_S)
         live.session.attach(recorder)
         live.session.start()
         await console.until(lambda state: state.probes[probe].settled)
