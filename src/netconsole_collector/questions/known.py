@@ -14,6 +14,7 @@ KNOWN: Dict[str, float] = {
     "machine": 3.0,
     "namespace": 3.0,
     "neighbour": 3.0,
+    "ovs_rule": 5.0,
     "ping_ends": 10.0,
     "programs": 3.0,
     "queue": 3.0,

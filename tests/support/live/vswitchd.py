@@ -84,6 +84,16 @@ class Vswitchd:
     def appctl(self, *words: str) -> str:
         return self._run("ovs-appctl", "-t", str(self.directory / f"ovs-vswitchd.{self.pid}.ctl"), *words)
 
+    def ofctl(self, command: str, *words: str) -> str:
+        return self._run("ovs-ofctl", "-O", "OpenFlow13", command, f"unix:{self.directory}/{BRIDGE}.mgmt", *words)
+
+    def rules(self, lines: str) -> None:
+        """These rules of OpenFlow and no others."""
+        self.ofctl("del-flows")
+        for line in lines.splitlines():
+            self.ofctl("add-flow", line)
+        self.appctl("revalidator/wait")
+
     def until(self, true: Callable[[], bool]) -> None:
         """Waits for what the switch does in its own time."""
         deadline = time.monotonic() + LIMIT_S

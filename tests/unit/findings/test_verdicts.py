@@ -13,7 +13,7 @@ from netconsole.findings.verdicts import Verdicts, shipped
 from netconsole.telemetry.question import WENT_ON
 from netconsole_collector.questions.known import KNOWN
 
-LABELS = {"netns", "device", "reason", "location", "hook", "protocol", "ethertype"}
+LABELS = {"netns", "device", "port", "reason", "location", "hook", "protocol", "ethertype"}
 EXAMPLE = {
     "source", "target", "source_port", "target_port", "vlan", "source_mac", "target_mac", "came_in_by", "length_bytes",
 }  # fmt: skip
@@ -101,6 +101,16 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
             {"source_port": 4000},
             "192.0.2.1:4000 reopens the connection to port 9 that has just ended",
         ),
+        (
+            "ovs-drop-rule",
+            {"match": "udp,tp_dst=9", "bridge": "br0", "table": 3, "cookie": "0x2a", "is_miss": False, "says": None},
+            "the OpenFlow rule udp,tp_dst=9 drops them (br0, table 3, cookie 0x2a)",
+        ),
+        ("ovs-no-output", {"is_miss": True, "bridge": "br0", "table": 3, "match": None},
+         "no OpenFlow rule of br0 fits them in table 3"),
+        ("ovs-no-output", {"bridge": None, "table": None, "match": None, "is_miss": None}, None),
+        ("ovs-meter", {"meter": 7, "bridge": "br0", "table": 0, "match": "udp"},
+         "meter 7 of br0 lets no more through (table 0, rule udp)"),
         ("conntrack-drops", {"full": True, "entries": 9, "limit": 9}, "the table of connections is full: 9 of 9"),
         ("qdisc-drops", {"kind": "tbf", "classes": 1}, "its queueing discipline tbf is full, or lets no more through"),
         ("other-mac", {"is_own": True, "is_of_device": False, "mac_matches": False, "own_mac": "02:0b"}, None),
