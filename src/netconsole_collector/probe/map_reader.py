@@ -14,6 +14,12 @@ from netconsole_collector.probe.row_sets import RowSets
 IDLE_INTERVALS = 60
 """A row that has not changed for so long may be removed when its map is more than _FULL full."""
 _FULL = 0.75
+SHORT_IDLE_INTERVALS = 10
+"""The same where it is more than _ALMOST_FULL full: those that were idle for longest, until it is _FULL full.
+
+Short connections have a row each, by the hundred in a second.
+"""
+_ALMOST_FULL = 0.9
 
 Json = Dict[str, Any]
 
@@ -135,7 +141,12 @@ class MapReader:
         return [max(cpus) if c.kind == "max" else sum(cpus) for c, cpus in zip(self.columns, by_column)]
 
     def _evict_idle(self) -> None:
-        for key in [key for key, last in self._rows.items() if last.idle >= IDLE_INTERVALS]:
+        room = self._map.info.max_entries
+        least = IDLE_INTERVALS if len(self._rows) <= _ALMOST_FULL * room else SHORT_IDLE_INTERVALS
+        idle = [key for key, last in self._rows.items() if last.idle >= least]
+        for key in sorted(idle, key=lambda one: -self._rows[one].idle):
+            if self._rows[key].idle < IDLE_INTERVALS and len(self._rows) <= _FULL * room:
+                return
             self._map.delete(key)
             if self._evicts is not None:
                 self._evicts(key)

@@ -17,6 +17,8 @@ WINDOW_MS = (1 << 27) // 1_000_000
     Stated(config._MAX_BURST_EVENTS, 64, COLLECTOR, "and at most 64 events"),
     Stated(map_reader._FULL, 0.75, COLLECTOR, "If a map is more than three quarters full"),
     Stated(map_reader.IDLE_INTERVALS, 60, COLLECTOR, "rows that were idle for 60 intervals are removed"),
+    Stated(map_reader._ALMOST_FULL, 0.9, COLLECTOR, "If it is more than nine tenths full"),
+    Stated(map_reader.SHORT_IDLE_INTERVALS, 10, COLLECTOR, "those idle for 10 are, too, the longest idle first"),
     Stated(tables.MAX_ROWS, 10_000, COLLECTOR, "One frame has at most 10 000 rows"),
     Stated(tables.MAX_EXAMPLES, 500, COLLECTOR, "The latest packets of the 500 busiest rows come with them"),
     Stated(events.MAX_EVENTS, 2000, COLLECTOR, "At most 2000 events per interval are taken from the ring buffer"),

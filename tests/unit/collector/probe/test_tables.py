@@ -125,6 +125,22 @@ def test_idle_rows_of_a_full_map_are_removed_and_counted(fake: FakeMap, table: t
     assert table.first_total == 1000 + 6  # the counter beside it counted them too
 
 
+def test_of_a_map_that_is_almost_full_the_longest_idle_make_room(fake: FakeMap, table: tables.TableReader) -> None:
+    for queue in range(8):
+        fake.put(queue, 6, (1, 0, 0))
+    table.read(full=False)
+    for queue in (0, 1, 2, 5, 6, 7):
+        fake.put(queue, 6, (2, 0, 0))
+    for _ in range(map_reader.SHORT_IDLE_INTERVALS - 1):
+        table.read(full=False)
+    assert table.reader.evicted == 0
+    table.read(full=False)
+    assert sorted(struct.unpack("=II", key)[0] for key in fake.content) == [0, 1, 2, 5, 6, 7]
+    assert table.reader.evicted == 2
+    table.read(full=False)
+    assert table.first_total == 14
+
+
 def test_a_full_array_keeps_idle_rows(fake: FakeMap, table: tables.TableReader) -> None:
     fake.is_array = True
     for queue in range(8):
@@ -358,7 +374,7 @@ def test_of_many_rows_those_that_counted_most_have_their_packet(fake: FakeMap, m
 def test_a_row_that_is_removed_takes_its_packet_with_it(fake: FakeMap) -> None:
     packets = Packets()
     table = with_packets(fake, packets)
-    for queue in range(8):
+    for queue in range(7):
         fake.put(queue, 17, (1, 1, 1))
         packets.keep(queue, 17, 5, 53)
     table.read(full=True)
