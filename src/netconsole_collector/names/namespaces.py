@@ -1,6 +1,7 @@
 """Names of network namespaces, by inode.
 
-A name is not kept for good: the kernel gives the inode of a namespace that is gone to a new one.
+A name that is gone is kept for a few seconds: what was counted last belongs to it, and is no news of somebody else. It
+is not kept for good, because the kernel gives the inode of a namespace that is gone to a new one.
 """
 
 import os
@@ -9,6 +10,7 @@ from typing import Dict, Optional
 
 _HOST = ("/proc/1/ns/net", "/proc/self/ns/net")
 _READ_EVERY_S = 1.0
+KEPT_S = 10.0
 _YOUNG_S = 2.0
 """A directory that has changed so recently is read again: `ip netns add` makes the name first, and mounts the namespace
 on it later."""
@@ -21,6 +23,8 @@ class Namespaces:
         self.changes = 0
         self._directory = os.fsencode(directory)
         self._names: Dict[int, str] = {}
+        self._gone: Dict[int, float] = {}
+        """By inode of a name that is kept: until when."""
         self._changed_ns: Optional[int] = None
         self._next_read = 0.0
 
@@ -36,7 +40,8 @@ class Namespaces:
         """Call this once in each reading. It costs one stat, unless names have come or gone."""
         changed_ns = self._mtime_ns()
         is_young = changed_ns is not None and time.time() - changed_ns / 1e9 < _YOUNG_S
-        if changed_ns != self._changed_ns or is_young:
+        is_over = any(until <= time.monotonic() for until in self._gone.values())
+        if changed_ns != self._changed_ns or is_young or is_over:
             self._read()
 
     def _mtime_ns(self) -> Optional[int]:
@@ -48,7 +53,10 @@ class Namespaces:
     def _read(self) -> None:
         self._next_read = time.monotonic() + _READ_EVERY_S
         self._changed_ns = self._mtime_ns()
-        names = self._list()
+        names, now = self._list(), time.monotonic()
+        until = {inode: self._gone.get(inode, now + KEPT_S) for inode in self._names if inode not in names}
+        self._gone = {inode: at for inode, at in until.items() if at > now}
+        names.update((inode, self._names[inode]) for inode in self._gone)
         if names != self._names:
             self._names = names
             self.changes += 1
