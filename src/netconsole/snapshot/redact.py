@@ -44,11 +44,11 @@ _FIXED = frozenset({
 """Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole. Not
 ``action``: that of an escalation has the device and the addresses to which it narrowed."""
 _ANSWERED_DEVICES = ("out_device", "back_device", "most_device", "own_device", "peer", "bridge")
-_ANSWERED_RULES = ("rule", "filter", "xdp", "table", "chain")
+_ANSWERED_RULES = ("rule", "filter", "xdp", "table", "chain", "legacy_table", "legacy_chain", "match")
 """Of what a host answered about a cause: names, and texts that people wrote."""
 _USUAL_CHAINS = frozenset({
     "filter", "nat", "raw", "mangle", "main", "default", "local", "input", "output", "forward", "prerouting",
-    "postrouting",
+    "postrouting", "everything",
 })  # fmt: skip
 _PROCESS = re.compile(r"(.*?)(?:/\d+| \(\d+\))?$", re.DOTALL)
 _KERNEL_THREADS = re.compile(
@@ -104,7 +104,7 @@ def _secret_labels(manifest: Manifest) -> _SecretLabels:
     return _SecretLabels(
         frozenset(one.name for one in columns if one.shown_as in _PROCESS_KINDS or one.stands_for == "process"),
         frozenset(one.name for one in columns if one.shown_as == "vm"),
-        frozenset(one.name for one in columns if one.stands_for == "device"),
+        frozenset(one.name for one in columns if one.stands_for == "device" or one.shown_as == "tap"),
         frozenset(one.name for one in columns if one.stands_for == "netns"),
     )
 

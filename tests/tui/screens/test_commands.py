@@ -69,6 +69,14 @@ async def test_how_it_ended_and_what_was_cut_is_said(asked: Asked) -> None:
         assert "took 2 s, ended with status 1, its beginning is cut off" in text
 
 
+async def test_a_command_that_prints_nothing_is_said_to(asked: Asked) -> None:
+    asked.says = CommandOutput("", 0, 0.0123, False)
+    async with running(size=(80, 24)) as one:
+        asked.stand_behind(one.session)
+        text = await one.press("x", "x")
+        assert text.count("the command printed nothing") == 2 and "took 12.3 ms" in text
+
+
 async def test_without_a_host_or_a_command_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(size=(80, 24)) as one:
         monkeypatch.setattr("netconsole.tui.row_keys.runnable", lambda *_: ())

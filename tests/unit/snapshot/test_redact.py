@@ -325,12 +325,13 @@ def test_nothing_that_a_host_answered_about_a_cause_is_left() -> None:
     rule = 'iifname "uplink0" ip saddr 198.51.100.0/24 drop comment "ACME\'s office"'
     said = f"eth0: nftables: {rule} (table acme-shop, chain in): 300 UDP packets/s refused"
     told = "eth0: secretd/712 listens at 198.51.100.9 port 80, answers leave by uplink0"
+    of_switch = 'rule udp,in_port="wan-acme",nw_src=198.51.100.4 of br-acme, chain acme-guests'
     document = made_up.document(1, samples=3, drops_per_s=2)
     document["incidents"] = [
         {
             "level": "!",
             "cause": "firewall-drops",
-            "what": f"{said}; {told}",
+            "what": f"{said}; {told}; {of_switch}",
             "commands": ["nft -a list chain inet acme-shop in"],
             "answer": {
                 "rule": rule,
@@ -338,10 +339,13 @@ def test_nothing_that_a_host_answered_about_a_cause_is_left() -> None:
                 "chain": "in",
                 "process": "secretd/712",
                 "out_device": "uplink0",
+                "legacy_chain": "acme-guests",
+                "match": 'udp,in_port="wan-acme",nw_src=198.51.100.4',
+                "bridge": "br-acme",
             },
         }
     ]
     page = encode(Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))).decode()
-    for secret in ("uplink0", "198.51.100", "ACME", "office", "acme-shop", "secretd"):
+    for secret in ("uplink0", "198.51.100", "ACME", "office", "acme-shop", "secretd", "wan-", "guests"):
         assert secret.lower() not in page.lower(), secret
     assert "nftables: rule-" in page and "packets/s refused" in page

@@ -14,6 +14,7 @@ from netconsole.tui.screens.over import OverScreen
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.painted import Line
 
+NOTHING = "the command printed nothing"
 MAX_LINES = 2000
 """Of an output, from its beginning."""
 
@@ -80,7 +81,7 @@ class CommandsScreen(OverScreen):
 def _said(ran: Ran) -> list[Line]:
     if ran.output is None:
         return [[("   ", ""), (figure.safe(ran.why), "act")], []]
-    told = ran.output.text.splitlines()
+    told = ran.output.text.splitlines() or [NOTHING]
     lines: list[Line] = [[("   ", ""), (figure.safe(line.expandtabs(), 500), "")] for line in told[:MAX_LINES]]
     if len(told) > MAX_LINES:
         lines.append([(f"   {len(told) - MAX_LINES} more lines", "dim")])
