@@ -16,8 +16,8 @@ from netconsole.profile import loader
 from netconsole.profile.plan import plan
 from netconsole.session.live import LiveSession
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.saved_files import picture
-from netconsole.tui.watched import WatchedHost
 
 POLL_S = 0.2
 

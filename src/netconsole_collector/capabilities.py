@@ -101,14 +101,14 @@ def bcc(python: Optional[str], is_thorough: bool) -> Json:
 def _btf() -> Json:
     if os.access(btf.VMLINUX, os.R_OK):
         return _result(True, "vmlinux")
-    from netconsole_collector.types import carried, kernel_symbols  # 4 MB (OpenSSL) that others do without
+    from netconsole_collector.types import copied_types, kernel_symbols  # 4 MB (OpenSSL) that others do without
 
     release = os.uname().release
-    made = carried.kernel_path(release, carried.DIRECTORY)
+    made = copied_types.kernel_path(release, copied_types.DIRECTORY)
     if os.path.exists(made):
         try:
-            carried.check_kernel(made, release, carried.kernel_build_id_here(), kernel_symbols.here(), set())
-        except carried.UnusableTypes as error:
+            copied_types.check_kernel(made, release, copied_types.kernel_build_id_here(), kernel_symbols.here(), set())
+        except copied_types.UnusableTypes as error:
             return _result(False, "the kernel has no BTF, and {}".format(error))
         return _result(True, "the kernel has no BTF; netconsole uses the types in {}".format(made))
     headers = real_headers.installed()

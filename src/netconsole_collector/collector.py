@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import BadCommand
-from netconsole_collector.compile import sent
+from netconsole_collector.compile import received_programs
 from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
 from netconsole_collector.kernel import heap
@@ -310,7 +310,7 @@ class Collector:
         command["config"] = raw.hex()
         load = Load(command)
         if command.get("compiled") is not None:
-            self._settle_load(load, sent.load(self._loads.job_of(load)))
+            self._settle_load(load, received_programs.load(self._loads.job_of(load)))
             return False
         if self._python is None:
             raise BadCommand("load: compiled is missing, and nothing is compiled here")
@@ -429,7 +429,7 @@ class Collector:
         if answer["ok"]:
             self._accept(load, answer)
         elif not answer.get("plain", True) and load.command.get("has_plain"):
-            self._reply(load.id, sent.TRY_PLAIN)
+            self._reply(load.id, received_programs.TRY_PLAIN)
         else:
             self._refuse(load, answer)
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, TextIO
 
 from netconsole_collector import VERSION, capabilities
-from netconsole_collector.compile import sent
+from netconsole_collector.compile import received_programs
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
@@ -158,7 +158,7 @@ def _attached(program: Json) -> Json:
 
 def _answer(job: Json, python: Optional[str]) -> Json:
     if python is None:
-        return sent.load(job)
+        return received_programs.load(job)
     worker = CompileJob(job, python)
     while not worker.advance():
         select.select([worker], [], [], 1.0)

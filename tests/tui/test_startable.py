@@ -7,7 +7,7 @@ import pytest
 from netconsole.probes.catalogue import load_all
 from netconsole.telemetry.frames import Capability
 from netconsole.telemetry.state import ProbeState, State
-from netconsole.tui.watched import LOOK_AGAIN_S, SourcesHere, startable
+from netconsole.tui.host_view import LOOK_AGAIN_S, SourcesHere, startable
 from netconsole_collector.kernel import modules
 from netconsole_collector.sources.base import SourceError
 from netconsole_collector.sources.ovs.flows import OvsFlows

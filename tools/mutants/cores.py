@@ -14,9 +14,9 @@ else:
 _CONSOLE = {
     "base": "figure student_t",
     "telemetry": "histogram state tables costs series ledger checkpoint source frames span",
-    "findings": "windows of_rules of_state matches open_incident incidents rules causes incident"
-    " drop_places places_of_snapshot match saved_log judges",
-    "budget": "governor sampling ladder run_times forecast forecaster hook_rates enforcer",
+    "findings": "windows of_rules matches open_incident incidents rules causes incident"
+    " drop_places places_of_snapshot match saved_log",
+    "budget": "governor sampling ladder run_times forecast forecaster enforcer",
     "compare": "significance judge compare metrics baseline reference sums labels facts comparable places sentences"
     " live",
     "snapshot": "builder of_probe document balance balance_watch redact",
@@ -25,7 +25,7 @@ _CONSOLE = {
     "profile": "loader plan escalation_rules profile spending",
     "report": "ticket short_form of_places of_ping of_snapshot of_samples of_comparison of_baselines"
     " of_calibration to_text to_markdown to_html",
-    "ping": "breakdown capture model cases words vantage echo_log compared watched",
+    "ping": "breakdown capture model cases words vantage echo_log compared visible_points",
     "ping/analysis": "analyze difference echoes joint_clock measure times figures closure losses advice merge",
     "ping/logs": "drops irq kick rtt text",
     "run": "ping_plan ping_places doctor_text",

@@ -1,6 +1,6 @@
 """Forecasts what a probe will cost before it is attached: time per run × calls of its hooks per second.
 
-Pure functions. :mod:`netconsole.budget.hook_rates` counts the calls; `netconsole calibrate` measured the times.
+Pure functions. :mod:`netconsole.budget.forecaster` counts the calls; `netconsole calibrate` measured the times.
 In-kernel time is that of the kernel's run-time statistics. The governor later compares the same figure with the budget.
 """
 

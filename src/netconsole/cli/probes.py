@@ -47,7 +47,7 @@ def types_make(
     from netconsole.probes import type_maker
     from netconsole.probes.catalogue import load_all, typed_modules
     from netconsole.probes.type_pruning import names_read
-    from netconsole_collector.types import carried
+    from netconsole_collector.types import copied_types
 
     manifests = load_all()
     names, wanted = names_read(manifests.values()), set(typed_modules(manifests))
@@ -68,7 +68,9 @@ def types_make(
     for file in modules:
         release, module, content = type_maker.make_module(file, below, release, names)
         _write_types(into / release / module, content)
-    print(f"On the host with kernel {release}, put these files into {carried.DIRECTORY}/{release}/, owned by root.")
+    print(
+        f"On the host with kernel {release}, put these files into {copied_types.DIRECTORY}/{release}/, owned by root."
+    )
     return DONE
 
 

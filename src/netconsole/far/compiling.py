@@ -17,14 +17,14 @@ from netconsole.base import paths
 from netconsole.far.about import About
 from netconsole.far.kernels import VMLINUX, Kernel
 from netconsole_collector import capabilities
-from netconsole_collector.compile import cache, sent
+from netconsole_collector.compile import cache, received_programs
 from netconsole_collector.compile.compiled import PLAIN
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.compile.refused import BCC_HELP, NO_PERMISSION, NOT_LOADED
 from netconsole_collector.compile.worker import Worker
 from netconsole_collector.kernel import attach
 from netconsole_collector.probe.spec import spec_problem
-from netconsole_collector.types import carried
+from netconsole_collector.types import copied_types
 
 AT_ONCE = 2
 """As many compiles as the collector itself has, however many hosts they are for."""
@@ -97,7 +97,7 @@ class FarCompiler:
                 return _failed("failed", f"netconsole cannot keep compiled programs in {self._directory}", None)
         finally:
             os.close(folder)
-        return {"source": "", "compiled": sent.pack(programs), "has_plain": programs.way != PLAIN}
+        return {"source": "", "compiled": received_programs.pack(programs), "has_plain": programs.way != PLAIN}
 
     def _cannot_run(self, spec: Mapping[str, Any]) -> str | None:
         """Why the far end will refuse it whatever is compiled. It says so itself, in more words."""
@@ -119,7 +119,7 @@ class FarCompiler:
             "btf_digest": self._kernel.digest,
             "modules": about.modules,
             "build_ids": about.build_ids,
-            "carried": carried.DIRECTORY,
+            "carried": copied_types.DIRECTORY,
             "release": about.release,
             "compile_only": True,
             "keep_in": self._directory,

@@ -75,15 +75,12 @@ class ThisHost:
     compiler = None
 
     def collector(self, *arguments: str) -> Launch:
-        """See :class:`AnyHost`."""
         return Launch([*measuring_command(), *arguments])
 
     def measuring(self) -> Launch:
-        """See :class:`AnyHost`."""
         return self.collector()
 
     def launch_of(self, module: str, *arguments: str) -> Launch:
-        """See :class:`AnyHost`."""
         return Launch(program_command(module, *arguments))
 
     def also_close(self, callback: Callable[[], None]) -> None:
@@ -157,7 +154,6 @@ class FarHost:
         raise Unable(troubles.of_program(self.address, False, refused["password"], 1))
 
     def launch_of(self, module: str, *arguments: str) -> Launch:
-        """See :class:`AnyHost`."""
         self._line.open()
         opening = archive.opening(module, arguments)
         if self._password is not None:
@@ -165,20 +161,16 @@ class FarHost:
         return self._start(f"{self._as_root()}{self._python} {archive.COMMAND}", opening)
 
     def collector(self, *arguments: str) -> Launch:
-        """See :class:`AnyHost`."""
         more = ["--compiled-elsewhere"] if self.compiler is not None else []
         return self.launch_of(COLLECTOR, "--silence-ends", str(archive.SILENCE_S), *more, *arguments)
 
     def measuring(self) -> Launch:
-        """See :class:`AnyHost`."""
         return self.collector("--asked-first")
 
     def also_close(self, callback: Callable[[], None]) -> None:
-        """See :class:`AnyHost`."""
         self._closers.append(callback)
 
     def close(self) -> None:
-        """See :class:`AnyHost`."""
         while self._closers:
             self._closers.pop()()
         self._line.close()

@@ -19,7 +19,7 @@ from netconsole.findings.verdicts import CauseVerdict, Verdicts
 from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Move, Window, Windows, interval_s
 from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import Label, Scalar
-from netconsole.telemetry.question import HostQuestion
+from netconsole.telemetry.request import HostQuestion
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import RowKey
 

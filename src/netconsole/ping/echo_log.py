@@ -133,7 +133,6 @@ class EchoLog:
         """The monotonic and the wall clock of the measured host, in ns: at the first frame, and at the last."""
 
     def take(self, state: State, batch: Sequence[AnyFrame]) -> None:
-        """See :class:`netconsole.telemetry.session.Sink`."""
         for frame in batch:
             if frame.source == "collector":
                 self.clocks[1:] = [(frame.mono_ns, frame.wall_ns)]

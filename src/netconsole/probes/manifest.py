@@ -12,7 +12,7 @@ from netconsole.probes.causes import Causes, CauseSpec
 from netconsole.probes.meaning import Meaning
 from netconsole.probes.polarity import Polarity
 from netconsole.telemetry.frames import Mode, Scalar
-from netconsole_collector.names.brought import BROUGHT
+from netconsole_collector.names.implied_labels import BROUGHT
 
 MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 CODE = "probe.bpf.c"

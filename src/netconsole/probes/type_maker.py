@@ -2,7 +2,7 @@
 
 For kernels without types, and for those whose modules have none of their own (before 5.11). pahole makes BTF, of a
 module split BTF on top of the kernel's. What no shipped probe names is left out, and the file is bound to its kernel
-(netconsole_collector/types/carried.py).
+(netconsole_collector/types/copied_types.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from netconsole.base.errors import Unable, bad
 from netconsole.probes.type_pruning import pruned, root_names
-from netconsole_collector.types import carried, kernel_symbols
+from netconsole_collector.types import copied_types, kernel_symbols
 
 PAHOLE_LIMIT_S = 600.0
 NO_PAHOLE = "pahole is missing: install dwarves (Debian, Ubuntu, Fedora, RHEL)"
-VMLINUX = carried.KERNEL
+VMLINUX = copied_types.KERNEL
 _RELEASE = re.compile(r"/lib/modules/([^/]+)/")
 _NAME = re.compile(r"([\w-]+)\.ko(?:\.debug)?")
 _KERNEL = re.compile(r"vmlinux(?:-\d.*)?(?:\.debug)?")
@@ -58,7 +58,7 @@ def make_kernel(file: Path, release: str | None, names: set[str]) -> tuple[str, 
     """
     try:
         elf = Elf.mapped(file)
-        id, symbols = carried.build_id_in(elf.notes()), kernel_symbols.digest(elf.functions())
+        id, symbols = copied_types.build_id_in(elf.notes()), kernel_symbols.digest(elf.functions())
         banner = _BANNER.search(elf.data)
     except OSError as error:
         raise bad(file, "", f"cannot read: {error.strerror}") from None
@@ -129,7 +129,7 @@ def make_module(file: Path, base: Base, release: str | None, names: set[str]) ->
         raise bad(file, "", f"this is a module of kernel {found.group(1)}, and not {release}")
     release = release or (found.group(1) if found else "")
     try:
-        id = carried.build_id_in(Elf.mapped(file).notes())
+        id = copied_types.build_id_in(Elf.mapped(file).notes())
     except OSError as error:
         raise bad(file, "", f"cannot read: {error.strerror}") from None
     except (ValueError, struct.error):
@@ -150,7 +150,7 @@ def _sealed(about: dict[str, str], base: bytes | None, whole: bytes, names: set[
     """Those of all types that are kept, and the content of their file. Raises ValueError, struct.error, IndexError."""
     types = pruned(base, whole, names)
     left_out = root_names(base, whole) - root_names(base, types)
-    return types, carried.sealed(about, left_out, types, names)
+    return types, copied_types.sealed(about, left_out, types, names)
 
 
 def made_btf(file: Path, base: bytes | None) -> bytes:

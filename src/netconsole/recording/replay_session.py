@@ -46,7 +46,10 @@ class Position:
 
 
 class ReplaySession:
-    """Plays a recording in its own thread. A move returns at once; the thread makes it, and then sends news."""
+    """Plays a recording in its own thread. A move returns at once; the thread makes it, and then sends news.
+
+    What its methods do for others is said in :mod:`netconsole.telemetry.session`.
+    """
 
     kind: Literal["recorded"] = "recorded"
 
@@ -69,16 +72,13 @@ class ReplaySession:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[State]:
-        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             yield self._player.place.state
 
     def on_news(self, callback: Callable[[News], None]) -> None:
-        """See :class:`netconsole.telemetry.session.Session`."""
         self._callbacks.append(callback)
 
     def connection(self) -> Connection:
-        """See :class:`netconsole.telemetry.session.Session`."""
         return Connection("live", broken_frames=self._player.recording.broken_frames)
 
     def age_s(self) -> float | None:
@@ -86,7 +86,6 @@ class ReplaySession:
         return None
 
     def settled(self) -> bool:
-        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             return all(probe.settled for probe in self._player.place.state.probes.values())
 

@@ -90,7 +90,7 @@ def open_run(
     """
     host = way.enter(typed_modules(plan.manifests))
     plan = located(plan, host)
-    later = preflight.put_off(plan, host) if defers and not plan.force else []
+    later = preflight.defer_expensive(plan, host) if defers and not plan.force else []
     now = replace(plan, requests=[request for request in plan.requests if request not in later])
     start = preflight.before_start(now, host, may_ask, say)
     with live_run(replace(plan, requests=start.requests), host, start.left_out, later) as live:

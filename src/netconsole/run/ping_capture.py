@@ -31,7 +31,7 @@ from netconsole.ping.capture import (
 )
 from netconsole.ping.echo_log import Echo, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between, request_of
-from netconsole.ping.watched import notes, watched
+from netconsole.ping.visible_points import notes, watched
 from netconsole.probes.manifest import Manifest
 from netconsole.run.stop import Stop
 from netconsole.session.live import LiveSession

@@ -100,7 +100,7 @@ def before_start(
     raise Unable(f"{why}; --force starts it anyway, and the governor then reduces what costs too much")
 
 
-def put_off(plan: RunPlan, host: AnyHost = THIS_HOST) -> list[ProbeRequest]:
+def defer_expensive(plan: RunPlan, host: AnyHost = THIS_HOST) -> list[ProbeRequest]:
     """Expensive summaries that only DEFAULT_PROFILE asks for. The console forecasts and starts them after it opened."""
     expensive = {manifest.name for manifest in _expensive(plan, host)}
     return [one for one in plan.requests if one.name in expensive and _is_of_default_profile(plan, one)]

@@ -14,7 +14,7 @@ from netconsole.far.host import AnyHost
 from netconsole.host import door
 from netconsole.host.collector_process import Unanswered
 from netconsole.telemetry.frames import Scalar
-from netconsole.telemetry.question import WENT_ON, HostQuestion
+from netconsole.telemetry.request import WENT_ON, HostQuestion
 from netconsole.telemetry.session import News
 from netconsole.telemetry.state import State
 
@@ -33,11 +33,9 @@ _MUCH_MORE = 2.0
 class Told(Protocol):
     """The session that asks."""
 
-    def view(self) -> AbstractContextManager[State]:
-        """See :class:`netconsole.telemetry.session.Session`."""
+    def view(self) -> AbstractContextManager[State]: ...
 
-    def on_news(self, callback: Callable[[News], None]) -> None:
-        """See :class:`netconsole.telemetry.session.Session`."""
+    def on_news(self, callback: Callable[[News], None]) -> None: ...
 
     def say_answer(
         self, question: HostQuestion, document: Mapping[str, Scalar | None], error: str | None = None

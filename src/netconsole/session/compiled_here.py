@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from netconsole.far.compiling import FarCompiler
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import CommandError
-from netconsole_collector.compile.sent import TRY_PLAIN
+from netconsole_collector.compile.received_programs import TRY_PLAIN
 
 
 def load(

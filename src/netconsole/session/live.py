@@ -28,8 +28,7 @@ from netconsole.session.far_line import FarLine
 from netconsole.session.own_cost import OwnInterval, with_before
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
-from netconsole.telemetry.question import CommandOutput, HostQuestion
-from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.request import CommandOutput, HostQuestion, ProbeRequest
 from netconsole.telemetry.session import Connection, News, Phase, Sink
 from netconsole.telemetry.state import CostPerCount, State
 
@@ -52,7 +51,10 @@ class _CommandSaid(msgspec.Struct):
 
 
 class LiveSession:
-    """Runs the collector of ``host``, loads the probes into it, and keeps it running until :meth:`close`."""
+    """Runs the collector of ``host``, loads the probes into it, and keeps it running until :meth:`close`.
+
+    What its methods do for others is said in :mod:`netconsole.telemetry.session`.
+    """
 
     kind: Literal["live"] = "live"
 
@@ -119,26 +121,21 @@ class LiveSession:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[State]:
-        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             yield self._state
 
     def on_news(self, callback: Callable[[News], None]) -> None:
-        """See :class:`netconsole.telemetry.session.Session`."""
         self._callbacks.append(callback)
 
     def attach(self, sink: Sink) -> None:
-        """See :class:`netconsole.telemetry.session.Recordable`."""
         with self._lock:
             self._sinks.append(sink)
 
     def detach(self, sink: Sink) -> None:
-        """See :class:`netconsole.telemetry.session.Recordable`."""
         with self._lock:
             self._sinks.remove(sink)
 
     def connection(self) -> Connection:
-        """See :class:`netconsole.telemetry.session.Session`."""
         process = self._process
         retry = self._retry_at
         broken = self._broken_before + (process.broken_frames if process else 0)
@@ -147,12 +144,10 @@ class LiveSession:
         return Connection(self._phase, self._why, retry_in_s, broken, line)
 
     def age_s(self) -> float | None:
-        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             return self._state.age_s(time.monotonic_ns())
 
     def settled(self) -> bool:
-        """See :class:`netconsole.telemetry.session.Session`."""
         with self._lock:
             return all(probe.settled for probe in self._state.probes.values())
 
@@ -163,7 +158,6 @@ class LiveSession:
         knobs: Mapping[str, Scalar] | None = None,
         why: str | None = None,
     ) -> Future[None]:
-        """See :class:`netconsole.telemetry.session.Session`."""
         request = self._requests.get(probe)
         if request is None:
             return commands.refused(f"{probe}: this probe has no knobs")
@@ -181,7 +175,6 @@ class LiveSession:
         knobs: Mapping[str, Scalar] | None = None,
         why: str | None = None,
     ) -> Future[None]:
-        """See :class:`netconsole.telemetry.session.Session`."""
         request = self._requests.get(probe)
         if request is None:
             return commands.refused(f"{probe}: is not a probe of this session")
@@ -193,7 +186,6 @@ class LiveSession:
         return self._ask_to_load(wanted, why)
 
     def load(self, request: ProbeRequest, why: str | None = None) -> Future[None]:
-        """See :class:`netconsole.telemetry.session.Expandable`."""
         # Replace the dictionary, because other threads may be iterating over it.
         self._requests = {**self._requests, request.name: request}
         self._detached.pop(request.name, None)
@@ -205,7 +197,6 @@ class LiveSession:
         return self._ask_to_load(request, why)
 
     def read_whole(self) -> threading.Event:
-        """See :class:`netconsole.telemetry.session.ReadsWhole`."""
         done = threading.Event()
         self._ask({"command": "read_whole"}, None).add_done_callback(lambda _: done.set())
         return done
@@ -221,7 +212,6 @@ class LiveSession:
         self._ask(commands.bound(self._bound_pct), None).add_done_callback(lambda done: done.exception())
 
     def unload(self, probe: str, why: str | None = None) -> Future[None]:
-        """See :class:`netconsole.telemetry.session.Session`."""
         if probe not in self._requests:
             return commands.refused(f"{probe}: is not a probe of this session")
         self._detached[probe] = why
@@ -236,7 +226,6 @@ class LiveSession:
     def say_action(
         self, probe: str, action: str, because: str, measured: float | None = None, limit: float | None = None
     ) -> None:
-        """See :class:`netconsole.telemetry.session.Governable`."""
         self._actions.append(
             frames.Action(
                 **self._stamp(),
@@ -249,11 +238,9 @@ class LiveSession:
         )
 
     def ask_why(self, questions: Iterable[HostQuestion]) -> None:
-        """See :class:`netconsole.telemetry.session.Answerable`."""
         self._asker.ask(questions)
 
     def run_command(self, netns: str, command: str) -> CommandOutput:
-        """See :class:`netconsole.telemetry.session.Answerable`."""
         said = door.ask(self._host, "command", {"netns": netns, "command": command}, _CommandSaid)
         return CommandOutput(said.output, said.status, said.seconds, said.cut)
 
@@ -274,7 +261,6 @@ class LiveSession:
         )
 
     def close(self) -> None:
-        """See :class:`netconsole.telemetry.session.Session`."""
         self._closing.set()
         self._asker.close()
         with self._close_lock:
@@ -480,7 +466,6 @@ class _Command(ThisHost):
         self._command = list(command)
 
     def collector(self, *arguments: str) -> Launch:
-        """See :class:`AnyHost`."""
         return Launch([*self._command, *arguments])
 
 

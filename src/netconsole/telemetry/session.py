@@ -14,8 +14,7 @@ from threading import Event
 from typing import Literal, Protocol, runtime_checkable
 
 from netconsole.telemetry.frames import AnyFrame, Mode, Scalar
-from netconsole.telemetry.question import CommandOutput, HostQuestion
-from netconsole.telemetry.request import ProbeRequest
+from netconsole.telemetry.request import CommandOutput, HostQuestion, ProbeRequest
 from netconsole.telemetry.state import State
 
 Phase = Literal["starting", "live", "lost", "ended"]

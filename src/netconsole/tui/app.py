@@ -23,6 +23,7 @@ from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.session import Answerable, HasCollector, Session
 from netconsole.tui import actions, row_keys
 from netconsole.tui.farewell import describe_end
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.drops.places import DropPlaceKey
@@ -32,12 +33,11 @@ from netconsole.tui.panes.overview.stands_out import IncidentKey
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.screens.over import OverScreen
+from netconsole.tui.screens.text_page import OverScreen
 from netconsole.tui.terminal.app import TerminalApp
 from netconsole.tui.terminal.driver import ConsoleDriver
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.watched import WatchedHost
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from textual.screen import Screen
 
 from netconsole.tui import actions, row_keys
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.help import HelpScreen
-from netconsole.tui.watched import WatchedHost
 
 _BY_KEY_ALONE = frozenset({"palette", "next", "previous"})
 """Actions that mean nothing in a list: it is open already, and Tab is shorter."""

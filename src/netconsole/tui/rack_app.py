@@ -20,13 +20,12 @@ from netconsole.telemetry.state import State
 from netconsole.tui import actions
 from netconsole.tui.app import ConsoleApp, Over
 from netconsole.tui.farewell import describe_end
+from netconsole.tui.host_view import WatchedHost, watched_run
 from netconsole.tui.panes.rack import RackLine, standing
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.screens.rack import RackScreen
-from netconsole.tui.screens.rack_help import RackHelpScreen
+from netconsole.tui.screens.rack import RackHelpScreen, RackScreen
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.watched import WatchedHost, watched_run
 from netconsole.tui.widgets.look import Tone
 
 COST_EVERY_S = 5.0

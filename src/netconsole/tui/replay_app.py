@@ -20,9 +20,9 @@ from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.tui import actions
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.terminal.lifeline import Lifeline
-from netconsole.tui.watched import WatchedHost
 
 _READ_ONLY = "this is a replay: a recording cannot be changed"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from netconsole.base.errors import Unable
 from netconsole.findings.rules import apart
-from netconsole.telemetry.question import CommandOutput
+from netconsole.telemetry.request import CommandOutput
 from netconsole.telemetry.session import Answerable
+from netconsole.tui.host_view import Investigator
 from netconsole.tui.panes import advice
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.watched import Investigator
 from netconsole.tui.widgets.look import Tone
 
 

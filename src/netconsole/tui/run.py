@@ -39,7 +39,7 @@ def run_live(live: LiveRun, baseline: NamedSnapshots | None, recorder: Recorder 
 
     def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
         from netconsole.tui.app import ConsoleApp
-        from netconsole.tui.watched import watched_run
+        from netconsole.tui.host_view import watched_run
 
         watched = watched_run(live)
         if recorder is not None:
@@ -63,7 +63,7 @@ def run(session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -
 
             return ReplayApp(session, profile, manifests, keymap, lifeline)
         from netconsole.tui.app import ConsoleApp
-        from netconsole.tui.watched import WatchedHost
+        from netconsole.tui.host_view import WatchedHost
 
         return ConsoleApp(WatchedHost(session, profile, manifests), keymap, lifeline)
 

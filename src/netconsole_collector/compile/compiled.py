@@ -40,7 +40,7 @@ class Compiled(NamedTuple):
     """HAVE_… and NARGS_… that are true on this kernel (docs/design/kernel-types.md)."""
     drop_reasons: Dict[str, str]
     types: str
-    """Where the kernel's types came from: btf, made (carried.py) or headers."""
+    """Where the kernel's types came from: btf, made (copied_types.py) or headers."""
     way: str
     """CAST, DIRECT or PLAIN. With DIRECT, raw tracepoints are BTF-typed."""
     targets: Dict[str, AttachTarget]

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import struct
 import sys
 from typing import Any, Dict, List, Optional, Set
@@ -17,15 +18,41 @@ from netconsole_collector.compile.compiled import (
     is_needless,
     with_maps,
 )
-from netconsole_collector.compile.definitions import definitions
-from netconsole_collector.compile.pretended_maps import PretendedMaps
+from netconsole_collector.compile.fake_maps import PretendedMaps
 from netconsole_collector.compile.refused import BCC_HELP, ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps
 from netconsole_collector.names import drop_reasons
+from netconsole_collector.probe import config, device_sets
 from netconsole_collector.probe.spec import wants_drop_reasons
-from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, source_names, twins
+from netconsole_collector.types import btf, header_tree, kernel_types, prototypes, real_headers, same_type, source_names
 from netconsole_collector.types.btf import Btf
-from netconsole_collector.types.carried import UnusableTypes
+from netconsole_collector.types.copied_types import UnusableTypes
+
+Json = Dict[str, Any]
+
+_DEFAULT_ROWS = {"tables": 1024, "histograms": 8192, "records": 1024}
+"""NC_ROWS_… of a manifest without max_rows (docs/reference/probes.md)."""
+
+
+def definitions(spec: Json) -> Dict[str, int]:
+    """Value by name. Raises ProbeRefused for what is no name in C."""
+    found = {"NC_EVENTS": int(bool(spec.get("events")))}
+    for section, default in _DEFAULT_ROWS.items():
+        for name, table in spec.get(section, {}).items():
+            found["NC_ROWS_" + _checked(section, name)] = int(table.get("max_rows", default))
+    knobs = spec.get("knobs", {})
+    for place, name in enumerate(config.own_names(knobs)):
+        found["NC_KNOB_" + _checked("knobs", name)] = place
+    for number, name in enumerate(device_sets.names_of(knobs), 1):
+        found["NC_SET_" + _checked("knobs", name)] = number
+    return found
+
+
+def _checked(section: str, name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        raise ProbeRefused("{} {!r}: not a name".format(section, name))
+    return name
+
 
 _INSTRUCTION = struct.Struct("=BBhi")
 _CALL = 0x85
@@ -63,8 +90,6 @@ _TYPE_IS_MISSING = (
     "undeclared identifier",
     "unknown type",
 )
-
-Json = Dict[str, Any]
 
 
 class Compiler:
@@ -159,7 +184,7 @@ class Compiler:
             types = self._btf = btf.Btf(files[0], self._modules)
             lacking = type_files.lacking(self.spec, self._modules)
             of_bcc = source_names.bcc_names()
-            twins.refuse_doubled(types, source_names.records(source) - of_bcc, files)
+            same_type.refuse_doubled(types, source_names.records(source) - of_bcc, files)
         except btf.BtfError as error:
             help = type_files.how_to_make(self.job) if isinstance(error, UnusableTypes) else None
             raise ProbeRefused("the kernel's types cannot be used: {}".format(error), "unsupported", help) from None

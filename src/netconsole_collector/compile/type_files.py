@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from netconsole_collector.kernel import modules
 from netconsole_collector.probe.spec import named_modules, typed_modules
-from netconsole_collector.types import btf, carried, kernel_symbols, source_names
+from netconsole_collector.types import btf, copied_types, kernel_symbols, source_names
 
 COMMAND = "    "
 """Before a command in a help of several lines."""
@@ -27,18 +27,20 @@ Json = Dict[str, Any]
 
 
 def of(job: Json, spec: Json) -> List[str]:
-    """The first one is vmlinux's. Empty: there are no types of this kernel. Raises carried.UnusableTypes."""
+    """The first one is vmlinux's. Empty: there are no types of this kernel. Raises copied_types.UnusableTypes."""
     own, release = job.get("btf", btf.VMLINUX), release_of(job)
-    directory = job.get("carried", carried.DIRECTORY)
+    directory = job.get("carried", copied_types.DIRECTORY)
     files = [own]
     if not os.path.exists(own):
-        files = [carried.kernel_path(release, directory)]
+        files = [copied_types.kernel_path(release, directory)]
         if not os.path.exists(files[0]):
             return []
-        carried.check_kernel(files[0], release, *_kernel(job), _names(job, spec))
+        copied_types.check_kernel(files[0], release, *_kernel(job), _names(job, spec))
     files += btf.module_paths(typed_modules(spec), os.path.dirname(own))
     build_ids = {name: build_id(job, name) for name in sorted(lacking(spec, files))}
-    return files + carried.paths(build_ids, files[0], release, directory, _names(job, spec) if build_ids else set())
+    return files + copied_types.paths(
+        build_ids, files[0], release, directory, _names(job, spec) if build_ids else set()
+    )
 
 
 def are_own(job: Json, files: List[str]) -> bool:
@@ -53,8 +55,8 @@ def _names(job: Json, spec: Json) -> Set[str]:
 def _kernel(job: Json) -> Tuple[str, str]:
     """Build id and digest of the symbols. Of another kernel, as tests have it, the job says them."""
     if "btf" in job:
-        return job.get("build_ids", {}).get(carried.KERNEL, ""), job.get("symbols", "")
-    return carried.kernel_build_id_here(), kernel_symbols.here()
+        return job.get("build_ids", {}).get(copied_types.KERNEL, ""), job.get("symbols", "")
+    return copied_types.kernel_build_id_here(), kernel_symbols.here()
 
 
 def build_id(job: Json, module: str) -> Optional[str]:
@@ -62,7 +64,7 @@ def build_id(job: Json, module: str) -> Optional[str]:
 
     Of another kernel's modules, whoever asks for the compile says them.
     """
-    return job.get("build_ids", {}).get(module) if "btf" in job else carried.build_id_here(module)
+    return job.get("build_ids", {}).get(module) if "btf" in job else copied_types.build_id_here(module)
 
 
 def absent(job: Json, spec: Json) -> List[str]:
@@ -90,7 +92,7 @@ def how_to_make(job: Json) -> str:
             *(COMMAND + line.format(release) for line in fetch),
             COMMAND + "netconsole types make debug",
             "{}. Carry the directory {} to {}, and there:".format(note.format(release), release, place),
-            COMMAND + "sudo install -Dm644 -t {0}/{1} {1}/*".format(carried.DIRECTORY, release),
+            COMMAND + "sudo install -Dm644 -t {0}/{1} {1}/*".format(copied_types.DIRECTORY, release),
         ]
     )
 

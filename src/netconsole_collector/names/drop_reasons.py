@@ -7,7 +7,7 @@ skb_drop_reason_subsys). Its reasons are in an enum of its module, with the subs
 import re
 from typing import Dict, Optional
 
-from netconsole_collector.names.brought import BROUGHT
+from netconsole_collector.names.implied_labels import BROUGHT
 from netconsole_collector.types import btf as b
 from netconsole_collector.types.btf import Btf
 

@@ -140,7 +140,7 @@ class Here:
         return Exchange(self._path(path), timeout_s)
 
     def ethtool(self, device: str, request: bytes) -> bytes:
-        """See :func:`netconsole_collector.primitives.ask`."""
+        """What the driver answers: see :func:`ask`."""
         return ask(os.fsencode(device), request)
 
     def _path(self, path: str) -> bytes:

@@ -5,7 +5,7 @@ import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from netconsole_collector.kernel.syscalls import c_string
-from netconsole_collector.names.brought import BROUGHT
+from netconsole_collector.names.implied_labels import BROUGHT
 from netconsole_collector.names.labels import Label, Labeller
 
 _CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "s32": "i", "s64": "q"}

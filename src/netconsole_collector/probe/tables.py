@@ -6,8 +6,7 @@ from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe.decode import Layout, RecordColumn
 from netconsole_collector.probe.examples import ExampleReader
-from netconsole_collector.probe.map_reader import MapReader, MapRow
-from netconsole_collector.probe.row_sets import RowSets
+from netconsole_collector.probe.map_reader import MapReader, MapRow, RowSets
 
 MAX_ROWS = 10000
 """Rows of one frame; the busiest are kept."""

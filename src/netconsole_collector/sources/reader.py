@@ -257,15 +257,12 @@ class SourceReaders:
         return self._of(probe).modes[probe]
 
     def start(self, command: Json) -> None:
-        """See SourceReader."""
         self._readers[command["spec"]["probe"]["source"] in APART].start(command)
 
     def stop(self, probe: str) -> str:
-        """See SourceReader."""
         return self._of(probe).stop(probe)
 
     def change(self, probe: str, mode: str, why: Optional[str]) -> None:
-        """See SourceReader."""
         self._of(probe).change(probe, mode, why)
 
     def read(self, now_ns: int, is_whole: bool = False) -> bool:
@@ -274,11 +271,9 @@ class SourceReaders:
         return len(self._awaited) == len(self._readers)
 
     def told(self, now_ns: int) -> List[Dated]:
-        """See SourceReader."""
         return [told for one in self._readers for told in one.told(now_ns)]
 
     def figures(self) -> List[Dated]:
-        """See SourceReader."""
         return [figures for one in self._readers for figures in one.figures()]
 
     def _of(self, probe: str) -> SourceReader:

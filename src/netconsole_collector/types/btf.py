@@ -12,7 +12,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tu
 
 VMLINUX = "/sys/kernel/btf/vmlinux"
 SEAL = b"netconsole types "
-"""A file that begins so has a line of its own before its BTF (carried.py)."""
+"""A file that begins so has a line of its own before its BTF (copied_types.py)."""
 _DIRECTORY = "/sys/kernel/btf"
 
 (

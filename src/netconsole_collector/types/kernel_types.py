@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Set, Tuple
 from netconsole_collector.types import btf as b
 from netconsole_collector.types import kernel_macros
 from netconsole_collector.types.btf import Btf, Member
-from netconsole_collector.types.twins import Twins
+from netconsole_collector.types.same_type import Twins
 
 _UNSIGNED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 _BUILT_IN = {"int", "char", "long", "short", "unsigned", "signed", "void", "_Bool", "bool", "float", "double"}
@@ -144,7 +144,7 @@ class TypeWriter:
         return known
 
     def _first(self, identifier: int) -> int:
-        """The one that stands for all types of this name and layout: BTF may have a type several times (twins.py)."""
+        """The one that stands for all types of this name and layout (same_type.py): BTF may have it several times."""
         return self._tag_owner[self._tag(identifier)]
 
     def _keyword(self, identifier: int) -> str:

@@ -16,7 +16,7 @@ import pytest
 from netconsole.probes.catalogue import load_all, typed_modules
 from netconsole.run.doctor import examine
 from netconsole_collector.compile.compiled import Compiled, decode
-from netconsole_collector.types import carried
+from netconsole_collector.types import copied_types
 from tests.lab.kernels.btf import made_types
 from tests.lab.kernels.compiled import KEPT_INSIDE, compile_all, kept_inside, shipped
 from tests.lab.kernels.each import EACH
@@ -44,7 +44,7 @@ def test_each_probe_takes_the_reviewed_attach_point(
 ) -> None:
     """Compiled here and loaded there, as `netconsole doctor --host` does."""
     hypervisor, manifests = all_loaded.hypervisor, load_all()
-    monkeypatch.setattr(carried, "DIRECTORY", str(made_types(hypervisor.release).parent))
+    monkeypatch.setattr(copied_types, "DIRECTORY", str(made_types(hypervisor.release).parent))
     with patient(), Door(hypervisor, [], tmp_path) as door, closing(door.approach(HYPERVISOR)) as way:
         report = examine(manifests, way.enter(typed_modules(manifests)))
     assert report.ok, report
@@ -65,7 +65,7 @@ def test_without_types_of_modules_each_probe_that_wants_them_says_so_with_the_co
     """As such a kernel is found, before anybody has made them. What needs none of them is as it is with them."""
     hypervisor, manifests = all_loaded.hypervisor, load_all()
     reference = json.loads((REFERENCES / f"{hypervisor.tree.kernel.name}.json").read_text("utf-8"))["probes"]
-    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path / "none"))
+    monkeypatch.setattr(copied_types, "DIRECTORY", str(tmp_path / "none"))
     with patient(), Door(hypervisor, [], tmp_path) as door, closing(door.approach(HYPERVISOR)) as way:
         found = examine(manifests, way.enter(typed_modules(manifests))).probes
     wanting = {name for name, one in reference.items() if cell(one).endswith(WITH_TYPES)}

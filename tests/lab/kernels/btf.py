@@ -14,7 +14,7 @@ from pathlib import Path
 
 from netconsole.probes import catalogue, type_maker, type_pruning
 from netconsole_collector.compile import type_files
-from netconsole_collector.types import carried
+from netconsole_collector.types import copied_types
 from tests.lab.kernels import archive
 from tests.lab.kernels.archive import cache_dir, locked
 from tests.lab.kernels.elf import Elf
@@ -45,7 +45,7 @@ class KernelBtf:
 def made_types(version: str) -> Path:
     """Where the types are that `netconsole types make` has made for modules without any, for the probes of now."""
     probes = (probe.code() for probe in catalogue.load_all().values() if probe.source == "bpf")
-    makers = (inspect.getsource(one) for one in (type_maker, type_pruning, carried))
+    makers = (inspect.getsource(one) for one in (type_maker, type_pruning, copied_types))
     digest = hashlib.sha256("".join((*makers, *probes)).encode()).hexdigest()
     return cache_dir() / "made" / digest[:16] / version
 

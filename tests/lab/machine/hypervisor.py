@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from netconsole_collector.compile import type_files
-from netconsole_collector.types import carried
+from netconsole_collector.types import copied_types
 from tests.lab.kernels.btf import btf_files, made_types
 from tests.lab.kernels.fetch import Kernel, fetch
 from tests.lab.kernels.image import bootable
@@ -129,7 +129,7 @@ class Hypervisor(Machine):
     @property
     def types_inside(self) -> str:
         """The directory of carried types."""
-        return f"{carried.DIRECTORY}/{self.tree.version}"
+        return f"{copied_types.DIRECTORY}/{self.tree.version}"
 
     def carry(self, types: Path) -> None:
         """Puts the files of this directory, named as the kernel, there by the command that doctor says."""

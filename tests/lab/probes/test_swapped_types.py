@@ -14,7 +14,7 @@ import pytest
 
 from netconsole.probes import catalogue
 from netconsole.probes.type_pruning import Types, name_offsets, written
-from netconsole_collector.types import btf, carried
+from netconsole_collector.types import btf, copied_types
 from tests.lab.collector import CompiledInside
 from tests.lab.kernels.btf import btf_files, made_types
 from tests.lab.network.testbed import Testbed
@@ -46,7 +46,7 @@ def exchanged(file: bytes, vmlinux: bytes) -> bytes:
         (*of_first, place), (*of_second, other) = MEMBER.unpack_from(one, first), MEMBER.unpack_from(one, second)
         MEMBER.pack_into(one, first, *of_second, place)
         MEMBER.pack_into(one, second, *of_first, other)
-    return carried.sealed(json.loads(line[len(btf.SEAL) :]), (), written(types.types, bytes(types.strings)))
+    return copied_types.sealed(json.loads(line[len(btf.SEAL) :]), (), written(types.types, bytes(types.strings)))
 
 
 @pytest.fixture

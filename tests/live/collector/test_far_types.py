@@ -14,7 +14,7 @@ from netconsole.far.about import About
 from netconsole.far.compiling import FarCompiler
 from netconsole.far.kernels import Kernel
 from netconsole.probes import catalogue
-from netconsole_collector.types import btf, carried, source_names
+from netconsole_collector.types import btf, copied_types, source_names
 from tests.support.live.contexts.hooks import ModuleTypes
 from tests.support.live.contexts.memory import kernel_types
 
@@ -32,7 +32,7 @@ ABOUT = About(
 def vmlinux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """The types of the far kernel, which has none of modules. They are this machine's."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path / "carried"))
+    monkeypatch.setattr(copied_types, "DIRECTORY", str(tmp_path / "carried"))
     content = Path(btf.VMLINUX).read_bytes()
     (tmp_path / "vmlinux").write_bytes(content)
     return content
@@ -48,7 +48,7 @@ def carry(place: Path, content: bytes) -> Path:
 
 def made(vmlinux: bytes, build_id: str = BUILD_ID, *left_out: str) -> bytes:
     about = {"release": RELEASE, "module": MODULE, "build_id": build_id, "vmlinux": hashlib.sha256(vmlinux).hexdigest()}
-    return carried.sealed(about, left_out, b"types")
+    return copied_types.sealed(about, left_out, b"types")
 
 
 def told(place: Path) -> tuple[str, str, str]:
@@ -126,7 +126,7 @@ def swapped(place: Path) -> bytes:
 
 def test_a_sealed_file_with_swapped_members_of_what_the_kernel_has_is_refused(tmp_path: Path, vmlinux: bytes) -> None:
     about = {"release": RELEASE, "module": MODULE, "build_id": BUILD_ID, "vmlinux": hashlib.sha256(vmlinux).hexdigest()}
-    carry(tmp_path, carried.sealed(about, (), swapped(tmp_path / "split")))
+    carry(tmp_path, copied_types.sealed(about, (), swapped(tmp_path / "split")))
     program = {"name": "one", "measures": "it", "attach": [{"point": "raw_tracepoint:kfree_skb", "function": "one"}]}
     spec = {"probe": {"name": "x", "btf_modules": [MODULE]}, "programs": [program]}
     source = "int one(void *ctx) { struct list_head list = {}; return list.next == list.prev; }"

@@ -15,7 +15,7 @@ from netconsole.base.paths import SYSTEM_PYTHON
 from netconsole_collector.compile.compiled import CAST, PLAIN, Compiled
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import attach, function_hooks
-from netconsole_collector.types import btf, carried, prototypes
+from netconsole_collector.types import btf, copied_types, prototypes
 from tests.lab.kernels import stored
 from tests.lab.kernels.btf import KernelBtf, btf_files
 from tests.lab.kernels.compiled import Load, compile_for, shipped
@@ -131,7 +131,7 @@ def test_types_made_for_probes_that_read_less_are_refused_with_the_commands(tmp_
     about = json.loads(seal[len(btf.SEAL) :])
     stale = tmp_path / tree.version / "openvswitch"
     stale.parent.mkdir()
-    stale.write_bytes(carried.sealed(about, ["vport"], content))
+    stale.write_bytes(copied_types.sealed(about, ["vport"], content))
     stale.chmod(0o600)
     job = {**SHIPPED["ovs_drops"], "cpus": 1, "ring": True, "compile_only": True, "carried": str(tmp_path)}
     shutil.copy(types.vmlinux, tmp_path)  # no types of modules lie beside it

@@ -15,7 +15,7 @@ from netconsole.probes import catalogue, type_pruning
 from netconsole_collector.compile.compiled import PLAIN, Compiled, decode
 from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.kernel import attach, cpus
-from netconsole_collector.types import btf, carried, kernel_symbols
+from netconsole_collector.types import btf, copied_types, kernel_symbols
 from tests.lab.kernels.btf import btf_files, made_kernel
 from tests.lab.kernels.compiled import shipped
 from tests.lab.kernels.fetch import fetch, kernel_named
@@ -62,16 +62,16 @@ def bare(tmp_path: Path) -> Iterator[dict[str, Any]]:
     names = type_pruning.names_read(map(catalogue.shipped, PROBES))
     types = type_pruning.pruned(None, whole, names)
     left_out = type_pruning.root_names(None, whole) - type_pruning.root_names(None, types)
-    about = {"release": RELEASE, "module": carried.KERNEL, "build_id": carried.kernel_build_id_here()}
-    path = tmp_path / "carried" / RELEASE / carried.KERNEL
+    about = {"release": RELEASE, "module": copied_types.KERNEL, "build_id": copied_types.kernel_build_id_here()}
+    path = tmp_path / "carried" / RELEASE / copied_types.KERNEL
     path.parent.mkdir(parents=True)
-    path.write_bytes(carried.sealed({**about, "symbols": symbols}, left_out, types, names))
+    path.write_bytes(copied_types.sealed({**about, "symbols": symbols}, left_out, types, names))
     path.chmod(0o644)
     yield {
         "btf": str(tmp_path / "none" / "vmlinux"),
         "carried": str(tmp_path / "carried"),
         "release": RELEASE,
-        "build_ids": {carried.KERNEL: about["build_id"]},
+        "build_ids": {copied_types.KERNEL: about["build_id"]},
         "symbols": symbols,
         "modules": [],
     }
@@ -93,7 +93,7 @@ def test_the_programs_are_the_same_and_the_kernel_takes_them(probe: str, bare: d
     ("there", "why"),
     [
         ({"symbols": "5e7"}, "this file is for another build of this kernel, whose symbols differ"),
-        ({"build_ids": {carried.KERNEL: "c0ffee"}}, "this file is for another build of this kernel"),
+        ({"build_ids": {copied_types.KERNEL: "c0ffee"}}, "this file is for another build of this kernel"),
         ({"symbols": ""}, "netconsole cannot tell whether this file is this kernel's"),
     ],
 )
@@ -101,7 +101,7 @@ def test_types_of_another_kernel_are_refused_with_the_way_out(
     there: dict[str, Any], why: str, bare: dict[str, Any]
 ) -> None:
     answer = answer_of(PROBES[0], compile_only=True, **{**bare, **there})
-    path = Path(bare["carried"]) / RELEASE / carried.KERNEL
+    path = Path(bare["carried"]) / RELEASE / copied_types.KERNEL
     assert answer["why"].startswith(f"the kernel's types cannot be used: {path}: {why}")
     assert answer["state"] == "unsupported" and "    netconsole types make debug" in answer["help"]
 
@@ -130,7 +130,7 @@ def test_from_the_debug_package_of_5_10_as_from_its_own_types(probe: str, tmp_pa
         "btf": str(tmp_path / "none" / "vmlinux"),
         "carried": str(made.parent),
         "build_ids": {name: line["build_id"] for name, line in lines.items()},
-        "symbols": lines[carried.KERNEL]["symbols"],
+        "symbols": lines[copied_types.KERNEL]["symbols"],
     }
     known = {"release": tree.version, "modules": sorted(own.modules)}
     by_own = compiled(tmp_path / "own", probe, btf=str(own.vmlinux), plain=True, **known)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from netconsole.budget import hook_rates
+from netconsole.budget import forecaster
 from netconsole.budget.enforcer import Enforcer
 from netconsole.budget.forecast import describe, forecast
 from netconsole.probes.catalogue import load_all
@@ -39,7 +39,7 @@ def storm(namespace: Namespace) -> Iterator[Storm]:
 
 def test_a_hook_that_is_passed_is_counted_and_nothing_is_left(storm: Storm) -> None:
     manifest = load_all()[PROBE]
-    measured = hook_rates.measure([manifest])
+    measured = forecaster.measure_hooks([manifest])
     print(measured)
     hook = measured.hooks[POINT]
     assert sum(hook.per_s.values()) > PER_S / 10, "the sender is slow where the machine is busy"

@@ -12,7 +12,7 @@ from netconsole.base.paths import program_command
 from netconsole.ping.capture import EchoOutcome, Role
 from netconsole.ping.echo_log import Echo, EchoLog
 from netconsole.ping.vantage import VANTAGE_POINTS, Between, request_of
-from netconsole.ping.watched import watched
+from netconsole.ping.visible_points import watched
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from netconsole.host.collector_process import CollectorProcess
-from netconsole_collector.types import carried
+from netconsole_collector.types import copied_types
 from tests.lab.kernels import archive
 from tests.support.live.collector_driver import SOURCE, START
 from tests.support.live.measurement import Measurement
@@ -35,7 +35,7 @@ class Userland:
         """Starts its Python in a mount namespace that ends with it, with the collector's source at the same path."""
         places = [*SHARED, str(archive.cache_dir()), str(SOURCE)]
         binds = [f"mkdir -p {inside} && mount --rbind {one} {inside}" for one, inside in map(self._inside, places)]
-        source, inside = self._inside(carried.DIRECTORY)
+        source, inside = self._inside(copied_types.DIRECTORY)
         binds.append(f"if [ -d {source} ]; then mkdir -p {inside} && mount --rbind {source} {inside}; fi")
         enter = f'exec chroot {shlex.quote(str(self.root))} {PYTHON} "$@"'
         script = " && ".join([*binds, enter])

@@ -10,7 +10,7 @@ from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot, encode, parse
 from netconsole.telemetry.state import State
 from netconsole.tui.app import ConsoleApp
-from netconsole.tui.watched import watched_run
+from netconsole.tui.host_view import watched_run
 from tests.support.session_news import SessionNews
 
 INTERVALS = 3

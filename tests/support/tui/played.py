@@ -19,7 +19,7 @@ from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.session import CommandError, Connection, News
 from netconsole.telemetry.state import State
 from netconsole.tui.app import ConsoleApp
-from netconsole.tui.watched import WatchedHost
+from netconsole.tui.host_view import WatchedHost
 from tests.support.fake_collector import EPOCH_MONO_NS, EPOCH_WALL_NS, INTERVAL_NS, Scenario
 from tests.support.tui.scenes import PROBE_DIRECTORY
 

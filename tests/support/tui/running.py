@@ -12,8 +12,8 @@ from netconsole.base.fact_keys import FactData
 from netconsole.probes import catalogue
 from netconsole.snapshot.document import Snapshot
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.watched import WatchedHost
 from netconsole.tui.widgets.linetable import LineTable
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text

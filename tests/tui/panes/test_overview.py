@@ -8,8 +8,8 @@ from pathlib import Path
 
 from netconsole.probes import catalogue
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.panes.overview import stands_out
-from netconsole.tui.watched import WatchedHost
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text
 from tests.support.tui.switch_scenes import datapath

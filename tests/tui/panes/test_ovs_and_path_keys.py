@@ -6,8 +6,8 @@ from pathlib import Path
 
 from netconsole.probes import catalogue
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.watched import WatchedHost
 from tests.support.tui import switch_scenes as made
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text
 from tests.support.tui.switch_scenes import DROPS, FLOWS, PATH, UPCALLS

@@ -11,7 +11,7 @@ import zstandard
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole.tui.app import ConsoleApp
-from netconsole.tui.watched import WatchedHost
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.widgets import linetable
 from tests.support.tui.pictures import looks_as_it_did
 from tests.support.tui.played import PROFILE, PlayedSession

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.findings.judges import JUDGES
+from netconsole.findings.matches import JUDGES
 from netconsole.probes import catalogue, manifest
 from netconsole.probes.manifest import FindingSpec
 

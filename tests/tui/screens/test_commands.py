@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.telemetry.question import CommandOutput
+from netconsole.telemetry.request import CommandOutput
 from netconsole.tui.screens.commands import CommandsScreen
 from tests.support.tui.played import PlayedSession
 from tests.support.tui.running import running

@@ -18,9 +18,9 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice
 from netconsole.telemetry import frames
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.screens import knobs as form_of_knobs
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.watched import WatchedHost
 from netconsole.tui.widgets.choice import Choice
 from tests.support.tui.played import PROFILE, PlayedSession
 from tests.support.tui.running import Running, running

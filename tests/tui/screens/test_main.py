@@ -15,9 +15,9 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.session import Connection
 from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview import stands_out
-from netconsole.tui.watched import WatchedHost
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, console, screen_text
 from tests.support.tui.running import Running, running_as

@@ -9,7 +9,7 @@ import pytest
 
 from netconsole.base.errors import Unable
 from netconsole.budget import forecast as module_forecast
-from netconsole.budget import forecaster, hook_rates
+from netconsole.budget import forecaster
 from netconsole.budget.forecast import (
     Bound,
     Forecast,
@@ -262,7 +262,7 @@ def test_a_host_where_nothing_can_be_counted_is_no_reason_not_to_start(
 
 
 def test_hooks_are_counted_once_each_without_the_probe() -> None:
-    request = hook_rates.request([DROPS, QUEUES])
+    request = forecaster.request([DROPS, QUEUES])
     programs = request.spec["programs"]
     assert isinstance(programs, list)
     points = [program["attach"][0]["point"] for program in programs]

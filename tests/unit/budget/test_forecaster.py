@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from netconsole.budget import forecaster, hook_rates
+from netconsole.budget import forecaster
 from netconsole.budget.forecast import Hook, HookRates
 from netconsole.calibrate import store
 from netconsole.far.host import THIS_HOST
@@ -54,14 +54,14 @@ def test_a_forecast_takes_the_times_of_now_and_the_rates_of_its_host(
     asked: list[object] = []
     counted = HookRates({program.attach[0].point: Hook({0: 1e6}, 50.0) for program in DROPS.programs}, 7000.0)
 
-    def measure(manifests: object, host: object) -> HookRates:
+    def measure_hooks(manifests: object, host: object) -> HookRates:
         asked.append((manifests, host))
         return counted
 
     def known(described: object) -> None:
         asked.append(described)
 
-    monkeypatch.setattr(hook_rates, "measure", measure)
+    monkeypatch.setattr(forecaster, "measure_hooks", measure_hooks)
     monkeypatch.setattr(store, "known", known)
     monkeypatch.setattr(door, "describe", lambda one: ("described", one))
     (program, *_) = DROPS.programs

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from netconsole.budget import hook_rates
+from netconsole.budget import forecaster
 from netconsole.budget.forecast import Hook
 from netconsole.far.host import THIS_HOST
 from netconsole.host import door
@@ -48,10 +48,10 @@ class Tool:
 
 def test_rates_and_times_are_of_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, packets, slept = iter((100.0, 104.0)), iter((1000, 3000)), list[float]()
-    monkeypatch.setattr(hook_rates, "Tool", Tool)
-    monkeypatch.setattr(hook_rates, "_packets", lambda _: next(packets))
-    monkeypatch.setattr(hook_rates, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append))
-    found = hook_rates.measure([], 0.5)
+    monkeypatch.setattr(forecaster, "Tool", Tool)
+    monkeypatch.setattr(forecaster, "_packets", lambda _: next(packets))
+    monkeypatch.setattr(forecaster, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=slept.append))
+    found = forecaster.measure_hooks([], 0.5)
     assert found.hooks == {BUSY: Hook({0: 15.0, 1: 5.0}, 150.0), IDLE: Hook({}, None)}
     assert found.packets_per_s == 500.0 and slept == [0.5]
 
@@ -61,25 +61,25 @@ def test_packets_that_were_not_counted_at_both_ends_are_not_known(
     monkeypatch: pytest.MonkeyPatch, before: int | None, after: int | None, per_s: float | None
 ) -> None:
     clock, packets = iter((100.0, 104.0)), iter((before, after))
-    monkeypatch.setattr(hook_rates, "Tool", Tool)
-    monkeypatch.setattr(hook_rates, "_packets", lambda _: next(packets))
-    monkeypatch.setattr(hook_rates, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
-    assert hook_rates.measure([]).packets_per_s == per_s
+    monkeypatch.setattr(forecaster, "Tool", Tool)
+    monkeypatch.setattr(forecaster, "_packets", lambda _: next(packets))
+    monkeypatch.setattr(forecaster, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+    assert forecaster.measure_hooks([]).packets_per_s == per_s
 
 
 def test_packets_of_a_host_that_does_not_answer_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def unanswered(*_: object) -> None:
         raise Unanswered(110, "the host does not answer")
 
-    packets = hook_rates._packets(THIS_HOST)
+    packets = forecaster._packets(THIS_HOST)
     assert packets is not None and packets > 0
     monkeypatch.setattr(door, "ask", unanswered)
-    assert hook_rates._packets(THIS_HOST) is None
+    assert forecaster._packets(THIS_HOST) is None
 
 
 def test_a_hook_that_is_not_there_stops_no_other_and_each_has_rows_for_128_cpus() -> None:
     manifest = shipped("kernel_drops")
-    spec = hook_rates.request([manifest, manifest]).spec
+    spec = forecaster.request([manifest, manifest]).spec
     programs, tables = cast(Any, spec["programs"]), cast(Any, spec["tables"])
     points = {program.attach[0].point for program in manifest.programs}
     assert [program["name"] for program in programs] == [f"hook_{number}" for number in range(len(points))]
@@ -89,7 +89,7 @@ def test_a_hook_that_is_not_there_stops_no_other_and_each_has_rows_for_128_cpus(
 
 def test_programs_with_other_alternatives_are_counted_each_where_this_kernel_has_them() -> None:
     """Before Linux 5.18 the first alternative of a program of tun_queues, the hook of ovs_drops, is not its own."""
-    request = hook_rates.request([shipped("ovs_drops"), shipped("tun_queues")])
+    request = forecaster.request([shipped("ovs_drops"), shipped("tun_queues")])
     programs = cast(Any, request.spec["programs"])
     first = [[one["point"] for one in program["attach"]] for program in programs]
     assert first.count(["raw_tracepoint:kfree_skb"]) == 1

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 
 from netconsole_collector import capabilities
-from netconsole_collector.types import btf, carried, kernel_symbols, real_headers
+from netconsole_collector.types import btf, copied_types, kernel_symbols, real_headers
 
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where types of this machine's kernel are looked for, as if it had none."""
     monkeypatch.setattr(btf, "VMLINUX", str(tmp_path / "none"))
-    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path))
-    monkeypatch.setattr(carried, "kernel_build_id_here", lambda: "c0ffee")
+    monkeypatch.setattr(copied_types, "DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(copied_types, "kernel_build_id_here", lambda: "c0ffee")
     monkeypatch.setattr(kernel_symbols, "here", lambda: "5e7")
     monkeypatch.setattr(real_headers, "installed", lambda: None)
-    path = tmp_path / os.uname().release / carried.KERNEL
+    path = tmp_path / os.uname().release / copied_types.KERNEL
     path.parent.mkdir()
     return path
 
 
 def carry(path: Path, symbols: str) -> None:
-    about = {"release": os.uname().release, "module": carried.KERNEL, "build_id": "c0ffee", "symbols": symbols}
-    path.write_bytes(carried.sealed(about, (), b"types"))
+    about = {"release": os.uname().release, "module": copied_types.KERNEL, "build_id": "c0ffee", "symbols": symbols}
+    path.write_bytes(copied_types.sealed(about, (), b"types"))
     path.chmod(0o644)
 
 

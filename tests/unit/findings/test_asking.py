@@ -11,7 +11,7 @@ from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Label, Row, Scalar
-from netconsole.telemetry.question import CommandOutput, HostQuestion
+from netconsole.telemetry.request import CommandOutput, HostQuestion
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
 from tests.unit.telemetry.test_state import SECOND, Stream

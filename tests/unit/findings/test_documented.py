@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netconsole.findings import incidents, of_rules, of_state, open_incident, saved_log, windows
+from netconsole.findings import incidents, matches, of_rules, open_incident, saved_log, windows
 from tests.support.documents import Stated, check, each
 
 CONSOLE, PROBES = "use/console.md", "reference/probes.md"
@@ -19,7 +19,7 @@ CONSOLE, PROBES = "use/console.md", "reference/probes.md"
     Stated(windows.NEW_TIMES, 10.0, PROBES, "or new: ten times what it was in the minute before"),
     Stated(windows.MIN_SAMPLES, 10, PROBES, "a percentile of the interval, of at least ten samples"),
     Stated(saved_log.MAX_SAVED, 200, "use/recording.md", "up to its beginning (the newest 200 incidents)"),
-    Stated(of_state.OVER_BUDGET_AFTER, 10, "design/governor.md", "After ten intervals over the limit the governor"),
+    Stated(matches.OVER_BUDGET_AFTER, 10, "design/governor.md", "After ten intervals over the limit the governor"),
 )
 def test_a_constant_is_the_one_that_the_page_names(one: Stated) -> None:
     check(one)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netconsole.findings.judges import full_ring, lost_upcalls
+from netconsole.findings.matches import full_ring, lost_upcalls
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Label, Row
 from netconsole.telemetry.state import State

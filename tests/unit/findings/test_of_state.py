@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole.findings.incidents import Incidents
-from netconsole.findings.matches import looked_at
-from netconsole.findings.of_state import OVER_BUDGET_AFTER, collector_lost, of_governor, of_status
+from netconsole.findings.matches import OVER_BUDGET_AFTER, collector_lost, looked_at, of_governor, of_status
 from netconsole.findings.open_incident import LEAVES_AFTER
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget

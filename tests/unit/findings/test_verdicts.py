@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from netconsole.findings.verdicts import Verdicts, shipped
-from netconsole.telemetry.question import WENT_ON
+from netconsole.telemetry.request import WENT_ON
 from netconsole_collector.questions.known import KNOWN
 
 LABELS = {"netns", "device", "port", "reason", "location", "hook", "protocol", "ethertype"}

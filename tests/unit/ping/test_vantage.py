@@ -8,7 +8,7 @@ from netconsole.base.errors import BadInput
 from netconsole.ping.capture import ROLES, Role
 from netconsole.ping.echo_log import IRQ_POINTS, KICK_POINTS, POINTS
 from netconsole.ping.vantage import VANTAGE_POINTS, Between, request_of
-from netconsole.ping.watched import notes, watched
+from netconsole.ping.visible_points import notes, watched
 from netconsole.probes import catalogue
 
 MANIFESTS = catalogue.load_all()

@@ -22,7 +22,7 @@ from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.profile.profile import Budget, ProbeChoice, Profile
 from netconsole.run import assembly
-from netconsole.run.preflight import RunPlan, put_off
+from netconsole.run.preflight import RunPlan, defer_expensive
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import Mode, ProbeStatus, Scalar
 from netconsole.telemetry.request import ProbeRequest
@@ -136,7 +136,7 @@ def test_only_summaries_that_nobody_named_wait(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("netconsole.host.identity.shows_module", lambda name: name in ("vhost_net", "tun"))
     profile = load("summary", MANIFESTS)
     requests = plan(profile, MANIFESTS)
-    assert {one.name for one in put_off(RunPlan(profile, MANIFESTS, requests))} == {QUEUES, RINGS}
-    assert {one.name for one in put_off(RunPlan(profile, MANIFESTS, requests, [QUEUES]))} == {RINGS}
+    assert {one.name for one in defer_expensive(RunPlan(profile, MANIFESTS, requests))} == {QUEUES, RINGS}
+    assert {one.name for one in defer_expensive(RunPlan(profile, MANIFESTS, requests, [QUEUES]))} == {RINGS}
     own = Profile("mine", probes={QUEUES: ProbeChoice("summary")}, stated=frozenset({f"probes.{QUEUES}.mode"}))
-    assert put_off(RunPlan(own, MANIFESTS, plan(own, MANIFESTS))) == []
+    assert defer_expensive(RunPlan(own, MANIFESTS, plan(own, MANIFESTS))) == []

@@ -15,7 +15,7 @@ from netconsole.host.collector_process import Unanswered
 from netconsole.session.asker import MAX_A_MINUTE, CauseAsker
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Row, Scalar
-from netconsole.telemetry.question import HostQuestion
+from netconsole.telemetry.request import HostQuestion
 from netconsole.telemetry.session import News
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key

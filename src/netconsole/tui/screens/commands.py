@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from netconsole.base import figure
 from netconsole.base.timestamps import clock
-from netconsole.telemetry.question import CommandOutput
+from netconsole.telemetry.request import CommandOutput
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.screens.over import OverScreen
+from netconsole.tui.screens.text_page import OverScreen
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.painted import Line
 

@@ -13,7 +13,7 @@ from netconsole.tui.panes import advice, row_page
 from netconsole.tui.panes.overview import header
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.screens.over import OverScreen
+from netconsole.tui.screens.text_page import OverScreen
 from netconsole.tui.widgets.painted import Line, Piece
 
 _LEFT_OUT = ("unfilter",)

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from netconsole.base import figure
 from netconsole.base.fact_keys import FactData
 from netconsole.tui import actions
-from netconsole.tui.screens.over import wrap
+from netconsole.tui.screens.text_page import wrap
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.lines import Lines

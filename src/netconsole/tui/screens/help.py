@@ -8,7 +8,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.tui.panes.catalogue import Pane
 from netconsole.tui.panes.common import help as help_pane
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.screens.over import OverScreen
+from netconsole.tui.screens.text_page import OverScreen
 from netconsole.tui.widgets.painted import Line
 
 

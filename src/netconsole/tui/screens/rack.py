@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual import on
@@ -15,9 +15,9 @@ from netconsole.run.cost_here import CostHere
 from netconsole.tui import actions
 from netconsole.tui.panes import rack as lines
 from netconsole.tui.panes.rack import RackIncident, RackLine
-from netconsole.tui.scene.scene import Subject
-from netconsole.tui.screens.over import wrap
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.pane_view import TITLE_AND_HEADS
+from netconsole.tui.screens.text_page import OverScreen, wrap
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -122,3 +122,33 @@ class RackScreen(Screen[None]):
         if self.is_mounted:
             line = _KEYS if self._message is None else [(f" {self._message[0]}", self._message[1])]
             self.query_one("#rack-footer", Lines).show(cut(line, self.size.width))
+
+
+_COLUMNS = (
+    ("worst", "the worst incident now; the lower table has all of all hosts. !! act, ! look, ? unknown, ok nothing"),
+    ("line", "LIVE with the shortest round trip of the last minute. LINE LOST: it is tried again by itself"),
+    ("", "refused: the sentence below the table says why; it is tried again. asks: ssh or sudo has a question"),
+    ("drops/s", "packets that the host's stack dropped in the last interval (probe kernel_drops)"),
+    ("cost", "of one core there: kernel and our processes. Each host has the whole budget of the profile for itself"),
+    ("memory", "of our processes there"),
+    ("age", "the figures are not older than this"),
+    ("cost here", "this console, its ssh processes, and compilers while they run"),
+)
+_HELP_KEYS = ("table.open", "next", "table.sort", "table.reverse", "screenshot", "palette", "help", "quit")
+
+
+class RackHelpScreen(OverScreen):
+    """See the module."""
+
+    def __init__(self, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self._keymap = keymap
+
+    def page(self, _scene: Scene, _width: int) -> Sequence[Line]:
+        page: list[Line] = [[(" One line for each host. Enter opens its console, Esc comes back here.", "")], []]
+        page += [[(f"   {name:<10}", "key"), (what, "")] for name, what in _COLUMNS]
+        page += [[], [(" Keys", "head")]]
+        for action in map(actions.get, _HELP_KEYS):
+            keys = actions.written(action, self._keymap)
+            page.append([(f"   {keys:<17}", "key"), (f"{action.title:<22}", ""), (action.help, "dim")])
+        return page

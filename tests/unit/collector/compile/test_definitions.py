@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.compile.definitions import definitions
+from netconsole_collector.compile.compiler import definitions
 from netconsole_collector.compile.refused import ProbeRefused
 
 

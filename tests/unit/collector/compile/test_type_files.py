@@ -12,7 +12,7 @@ import pytest
 from netconsole.cli import main
 from netconsole.cli.options import BAD_USAGE
 from netconsole_collector.compile import type_files
-from netconsole_collector.types import btf, carried
+from netconsole_collector.types import btf, copied_types
 
 RELEASE = "5.10.0-32-amd64"
 SPEC = {
@@ -26,7 +26,7 @@ BUILD_IDS = {"openvswitch": "0a", "vhost_net": "0b", "bridge": "0c"}
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """For another kernel, of whose modules only bridge has types."""
-    monkeypatch.setattr(carried, "DIRECTORY", str(tmp_path / "carried"))
+    monkeypatch.setattr(copied_types, "DIRECTORY", str(tmp_path / "carried"))
     (tmp_path / "btf").mkdir()
     for name in ("vmlinux", "bridge"):
         (tmp_path / "btf" / name).write_bytes(name.encode())
@@ -40,7 +40,7 @@ def carry(tmp_path: Path, name: str, build_id: str, *left_out: str) -> Path:
     path = tmp_path / "carried" / RELEASE / name
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {"release": RELEASE, "module": name, "build_id": build_id, "vmlinux": digest}
-    path.write_bytes(carried.sealed(about, left_out, b"types"))
+    path.write_bytes(copied_types.sealed(about, left_out, b"types"))
     path.chmod(0o600)
     return path
 
@@ -65,7 +65,7 @@ def test_types_that_lack_what_the_probe_names_are_refused(tmp_path: Path, job: d
     """In its source, as an attach point, or as what has to be there."""
     carry(tmp_path, "openvswitch", BUILD_IDS["openvswitch"], name)
     with pytest.raises(
-        carried.UnusableTypes, match=f"this file lacks {name}, which netconsole reads now: make the file anew"
+        copied_types.UnusableTypes, match=f"this file lacks {name}, which netconsole reads now: make the file anew"
     ):
         type_files.of(job, SPEC)
 
@@ -80,30 +80,30 @@ def test_what_is_not_loaded_there_is_absent_and_needs_no_types(tmp_path: Path, j
 def test_a_kernel_without_types_has_those_that_were_made_for_it(tmp_path: Path, job: dict[str, Any]) -> None:
     """And its modules are bound to that file."""
     job |= {"btf": str(tmp_path / "none" / "vmlinux"), "symbols": "5e7"}
-    job["build_ids"] = {**BUILD_IDS, carried.KERNEL: "0d"}
+    job["build_ids"] = {**BUILD_IDS, copied_types.KERNEL: "0d"}
     assert type_files.of(job, SPEC) == []
-    kernel = tmp_path / "carried" / RELEASE / carried.KERNEL
+    kernel = tmp_path / "carried" / RELEASE / copied_types.KERNEL
     kernel.parent.mkdir(parents=True)
-    about = {"release": RELEASE, "module": carried.KERNEL, "build_id": "0d", "symbols": "5e7"}
-    kernel.write_bytes(carried.sealed(about, (), b"types"))
+    about = {"release": RELEASE, "module": copied_types.KERNEL, "build_id": "0d", "symbols": "5e7"}
+    kernel.write_bytes(copied_types.sealed(about, (), b"types"))
     kernel.chmod(0o600)
     module = carry(tmp_path, "openvswitch", BUILD_IDS["openvswitch"])
-    with pytest.raises(carried.UnusableTypes, match="whose own types differ"):
+    with pytest.raises(copied_types.UnusableTypes, match="whose own types differ"):
         type_files.of(job, SPEC)
     its = {"release": RELEASE, "module": "openvswitch", "build_id": BUILD_IDS["openvswitch"]}
     digest = hashlib.sha256(kernel.read_bytes()).hexdigest()
-    module.write_bytes(carried.sealed({**its, "vmlinux": digest}, (), b"types"))
+    module.write_bytes(copied_types.sealed({**its, "vmlinux": digest}, (), b"types"))
     files = type_files.of(job, SPEC)
     assert files == [str(kernel), str(module)]
     assert not type_files.are_own(job, files)
-    with pytest.raises(carried.UnusableTypes, match="whose symbols differ"):
+    with pytest.raises(copied_types.UnusableTypes, match="whose symbols differ"):
         type_files.of({**job, "symbols": "5e8"}, SPEC)
 
 
 def test_types_that_were_made_for_a_kernel_do_not_take_the_place_of_its_own(
     tmp_path: Path, job: dict[str, Any]
 ) -> None:
-    carry(tmp_path, carried.KERNEL, "0d")
+    carry(tmp_path, copied_types.KERNEL, "0d")
     files = type_files.of(job, SPEC)
     assert files == [job["btf"], str(tmp_path / "btf" / "bridge")] and type_files.are_own(job, files)
 
@@ -131,7 +131,7 @@ def test_each_command_is_a_line_of_its_own_for_this_kernel(job: dict[str, Any]) 
         f"apt download linux-image-{RELEASE}-dbg",
         f"dpkg -x linux-image-{RELEASE}-dbg_*.deb debug",
         "netconsole types make debug",
-        f"sudo install -Dm644 -t {carried.DIRECTORY}/{RELEASE} {RELEASE}/*",
+        f"sudo install -Dm644 -t {copied_types.DIRECTORY}/{RELEASE} {RELEASE}/*",
     ]
     help = type_files.how_to_make(job)
     assert "pahole 1.22 or newer (Debian 12: package dwarves)" in help and "may be run on the host" in help

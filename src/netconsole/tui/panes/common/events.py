@@ -10,7 +10,7 @@ from netconsole.telemetry.frames import Event, Scalar
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
-from netconsole_collector.names.brought import BROUGHT
+from netconsole_collector.names.implied_labels import BROUGHT
 
 MAX_ROWS = 500
 

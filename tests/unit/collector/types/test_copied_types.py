@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from netconsole_collector.types import btf as b
-from netconsole_collector.types import carried
+from netconsole_collector.types import copied_types
 from netconsole_collector.types.btf import Btf, BtfError
 from tests.support.btf_builder import BtfBuilder
 
@@ -45,14 +45,14 @@ class Host:
     def carry(self, **about: str) -> None:
         digest = hashlib.sha256(Path(self.vmlinux).read_bytes()).hexdigest()
         line = {"release": RELEASE, "module": MODULE, "build_id": BUILD_ID, "vmlinux": digest, **about}
-        self.file.write_bytes(carried.sealed(line, ["flow_table", "ovs_meter_execute"], self.types))
+        self.file.write_bytes(copied_types.sealed(line, ["flow_table", "ovs_meter_execute"], self.types))
         self.file.chmod(0o600)
 
     def found(self, *names: str) -> list[str]:
         """For a probe that uses these names."""
         modules = "openvswitch", "vhost_net"
-        build_ids = {name: carried.build_id_here(name, str(self.path / "sys")) for name in modules}
-        return carried.paths(build_ids, self.vmlinux, RELEASE, str(self.path / "etc"), {"vport", *names})
+        build_ids = {name: copied_types.build_id_here(name, str(self.path / "sys")) for name in modules}
+        return copied_types.paths(build_ids, self.vmlinux, RELEASE, str(self.path / "etc"), {"vport", *names})
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_types_made_for_probes_that_read_less_are_refused_by_name(host: Host) ->
     host.carry()
     assert host.found("port_no", "u32") == [str(host.file)]
     with pytest.raises(
-        carried.UnusableTypes, match="this file lacks flow_table, which netconsole reads now"
+        copied_types.UnusableTypes, match="this file lacks flow_table, which netconsole reads now"
     ) as refused:
         host.found("flow_table")
     assert refused.value.module == MODULE
@@ -121,7 +121,7 @@ def test_types_made_for_probes_that_read_less_are_refused_by_name(host: Host) ->
 
 def test_a_file_of_another_version_is_to_be_made_anew(host: Host) -> None:
     host.carry()
-    host.file.write_bytes(host.file.read_bytes().replace(carried.FORMAT.encode(), b"netconsole.types/1"))
+    host.file.write_bytes(host.file.read_bytes().replace(copied_types.FORMAT.encode(), b"netconsole.types/1"))
     with pytest.raises(BtfError, match=r"another version of netconsole wrote this file \(netconsole.types/1\): make"):
         host.found()
 
@@ -135,7 +135,7 @@ def test_a_file_that_others_may_write_is_refused(host: Host) -> None:
 
 def test_what_cannot_be_read_is_refused_by_name(host: Host) -> None:
     host.file.mkdir()
-    with pytest.raises(carried.UnusableTypes, match=f"{host.file}: this file cannot be read: Is a directory"):
+    with pytest.raises(copied_types.UnusableTypes, match=f"{host.file}: this file cannot be read: Is a directory"):
         host.found()
 
 
@@ -149,28 +149,28 @@ def test_what_is_no_such_file_is_refused(host: Host) -> None:
 
 def test_the_build_id_is_found_among_other_notes() -> None:
     notes = note(6, b"linux\0", b"Xen\0") + note(3, b"\1\2\3", b"GNU\0") + note(3, b"x")
-    assert carried.build_id_in(notes) == "010203"
-    assert carried.build_id_in(note(3, b"\1", b"Xen\0")) == ""
-    assert carried.build_id_in(notes[:-1][:20]) == ""
+    assert copied_types.build_id_in(notes) == "010203"
+    assert copied_types.build_id_in(note(3, b"\1", b"Xen\0")) == ""
+    assert copied_types.build_id_in(notes[:-1][:20]) == ""
 
 
 class BareKernel:
     """A kernel without types, and a file with some that were made for it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path / RELEASE / carried.KERNEL
+        self.path = path / RELEASE / copied_types.KERNEL
         self.path.parent.mkdir()
         types = BtfBuilder()
         types.record("sk_buff", 8, [("len", types.integer("unsigned int", 4), 32)])
         self.types = Path(types.write(path / "types")).read_bytes()
 
     def carry(self, **about: str) -> None:
-        line = {"release": RELEASE, "module": carried.KERNEL, "build_id": BUILD_ID, "symbols": "5e7", **about}
-        self.path.write_bytes(carried.sealed(line, ["net_device"], self.types))
+        line = {"release": RELEASE, "module": copied_types.KERNEL, "build_id": BUILD_ID, "symbols": "5e7", **about}
+        self.path.write_bytes(copied_types.sealed(line, ["net_device"], self.types))
         self.path.chmod(0o644)
 
     def check(self, *names: str, symbols: str = "5e7") -> None:
-        carried.check_kernel(str(self.path), RELEASE, BUILD_ID, symbols, {"sk_buff", *names})
+        copied_types.check_kernel(str(self.path), RELEASE, BUILD_ID, symbols, {"sk_buff", *names})
 
 
 @pytest.fixture
@@ -196,27 +196,27 @@ def test_types_of_a_kernel_are_used_if_they_are_its_own(bare: BareKernel) -> Non
 )
 def test_types_of_another_kernel_are_refused(bare: BareKernel, about: dict[str, str], why: str) -> None:
     bare.carry(**about)
-    with pytest.raises(carried.UnusableTypes, match=why):
+    with pytest.raises(copied_types.UnusableTypes, match=why):
         bare.check()
 
 
 def test_a_kernel_that_hides_its_symbols_is_not_believed(bare: BareKernel) -> None:
     bare.carry()
-    with pytest.raises(carried.UnusableTypes, match=r"hides the addresses of its symbols: run sysctl"):
+    with pytest.raises(copied_types.UnusableTypes, match=r"hides the addresses of its symbols: run sysctl"):
         bare.check(symbols="")
 
 
 def test_a_kernel_s_file_that_is_cut_off_or_lacks_something_is_refused(bare: BareKernel) -> None:
     bare.carry()
-    with pytest.raises(carried.UnusableTypes, match="this file lacks net_device, which netconsole reads now"):
+    with pytest.raises(copied_types.UnusableTypes, match="this file lacks net_device, which netconsole reads now"):
         bare.check("net_device")
     bare.path.write_bytes(bare.path.read_bytes()[:-1])
-    with pytest.raises(carried.UnusableTypes, match="damaged or cut off"):
+    with pytest.raises(copied_types.UnusableTypes, match="damaged or cut off"):
         bare.check()
 
 
 def test_what_was_looked_for_when_the_file_was_made_is_not_taken_for_left_out() -> None:
     """Names are kept in a short form, which two may share."""
-    left_out = carried.sealed({}, ["plumless"], b"", known=["buckeroo"])
-    assert carried._short("plumless") == carried._short("buckeroo")
+    left_out = copied_types.sealed({}, ["plumless"], b"", known=["buckeroo"])
+    assert copied_types._short("plumless") == copied_types._short("buckeroo")
     assert b'"left_out":[]' in left_out

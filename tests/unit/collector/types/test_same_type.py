@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from netconsole_collector.types import btf as b
-from netconsole_collector.types import kernel_types, source_names, twins
+from netconsole_collector.types import kernel_types, same_type, source_names
 from netconsole_collector.types.btf import Btf, BtfError
-from netconsole_collector.types.twins import Twins
+from netconsole_collector.types.same_type import Twins
 from tests.support.btf_builder import BtfBuilder
 
 
@@ -119,7 +119,7 @@ SWAPPED = [("flags", 0), ("port_no", 32)]
 def test_a_type_that_modules_repeat_is_read_if_its_layout_is_one(tmp_path: Path) -> None:
     """Also if what is behind its pointers is not: pahole leaves such doubles."""
     types, files = split(tmp_path, PORT, PORT, PORT)
-    twins.refuse_doubled(types, {"vport", "no_such_type"}, files)
+    same_type.refuse_doubled(types, {"vport", "no_such_type"}, files)
 
 
 @pytest.mark.parametrize("ports", [(SWAPPED, PORT), (PORT, SWAPPED), (PORT, PORT, [*PORT[:1], ("flags", 40)])])
@@ -131,8 +131,8 @@ def test_a_type_that_a_module_has_in_another_layout_is_refused_by_name(
     where = ", ".join(Path(file).name for file in files)
     why = f"vport is there several times, with different members, in the types of {where}"
     with pytest.raises(BtfError, match=f"^{why}$"):
-        twins.refuse_doubled(types, {"vport"}, files)
-    twins.refuse_doubled(types, {"sk_buff"}, files)
+        same_type.refuse_doubled(types, {"vport"}, files)
+    same_type.refuse_doubled(types, {"sk_buff"}, files)
 
 
 def test_only_what_the_source_calls_a_struct_is_meant() -> None:
