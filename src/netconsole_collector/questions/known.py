@@ -9,6 +9,7 @@ KNOWN: Dict[str, float] = {
     "conntrack": 3.0,
     "facts": 10.0,
     "firewall": 5.0,
+    "fragments": 3.0,
     "host": 3.0,
     "interfaces": 3.0,
     "machine": 3.0,

@@ -282,6 +282,15 @@ def test_the_listener_that_does_not_accept(ends: Ends) -> None:
     assert found["waiting"] > found["limit"]
 
 
+@pytest.mark.parametrize(
+    ("protocol", "setting"), [("IPv4", "net.ipv4.ipfrag_high_thresh"), ("IPv6", "net.ipv6.ip6frag_high_thresh")]
+)
+def test_how_much_room_fragments_take_of_how_much(ends: Ends, protocol: str, setting: str) -> None:
+    found = ends.ask("fragments", protocol=protocol)
+    limit = int(ends.b.run("sysctl", "-n", setting))
+    assert found == {"memory": 0, "limit": limit, "waiting": 0, "is_full": False}
+
+
 def test_a_connection_in_time_wait_is_known_by_its_ends(ends: Ends) -> None:
     ends.run_in(ends.b, ENDING, Wire.ADDRESSES[1], 8080)
     (port,) = ends.a.python(
