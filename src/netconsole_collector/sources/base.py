@@ -2,6 +2,9 @@
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
+MAX_SHARE = 0.01
+"""Of one core. What takes longer than this share of an interval is read in fewer of them (:class:`Pace`)."""
+MAX_EVERY = 60
 FULL_EVERY = 10
 """A table is sent whole once in this many intervals (docs/reference/frames.md)."""
 MOST = (1 << 63) - 1
@@ -83,6 +86,24 @@ class KernelSource:
 
     def close(self) -> None:
         """Release everything."""
+
+
+class Pace:
+    """How often what is dear is read: once in ``every`` intervals, 1 or more."""
+
+    def __init__(self) -> None:
+        self.every = 1
+        self._wait = 0
+
+    def is_due(self, is_whole: bool = False) -> bool:
+        """Ask once in each interval. ``is_whole``: it is read in any case."""
+        self._wait -= 1
+        return self._wait <= 0 or is_whole
+
+    def took(self, seconds: float, interval_ns: int) -> None:
+        """It was read, and took so long."""
+        interval_s = max(interval_ns / 1e9, 0.001)
+        self._wait = self.every = min(MAX_EVERY, 1 + int(seconds / (MAX_SHARE * interval_s)))
 
 
 class Accumulator:

@@ -8,7 +8,15 @@ them busy) about 1 %. Where the qdiscs alone would cost more, they are read less
 from typing import List, Optional, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here
-from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
+from netconsole_collector.sources.base import (
+    Json,
+    KernelSource,
+    Pace,
+    RowMaker,
+    SourceError,
+    SourceReading,
+    SourceRow,
+)
 from netconsole_collector.sources.link_state import VethPeers, veth_peers
 from netconsole_collector.sources.namespace_links import COUNTS, NamespaceLinks
 from netconsole_collector.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
@@ -16,9 +24,6 @@ from netconsole_collector.statuses import status
 
 QUEUE_COUNTS = ("packets", "bytes", "drops", "requeues", "overlimits")
 MAX_ROWS = 4096
-MAX_SHARE = 0.01
-"""When the qdisc dumps take longer than this share of an interval (of one core), they are made less often."""
-MAX_EVERY = 60
 
 
 class Links(KernelSource):
@@ -34,9 +39,8 @@ class Links(KernelSource):
         self._peers: VethPeers = {}
         self._tables: List[Tuple[str, int]] = []
         """What the peers were found in."""
-        self._wait = 0
-        self.qdiscs_every = 1
-        """Qdiscs are read once in this many intervals: 1, or more where there are very many."""
+        self.pace = Pace()
+        """Of the qdiscs: there may be very many."""
 
     def open(self) -> None:
         """Raises SourceError when the links of our own namespace cannot be read."""
@@ -61,8 +65,7 @@ class Links(KernelSource):
         self._namespaces.close()
 
     def _read(self, held: "List[OpenNamespace[NamespaceLinks]]", reading: SourceReading) -> List[SourceRow]:
-        self._wait -= 1
-        with_qdiscs = self._wait <= 0 or reading.is_whole
+        with_qdiscs = self.pace.is_due(reading.is_whole)
         qdiscs_s = 0.0
         read: "List[OpenNamespace[NamespaceLinks]]" = []
         for place, one in enumerate(held):
@@ -82,8 +85,7 @@ class Links(KernelSource):
         self._find_peers(read)
         readings = [row for one in read for row in one.thing.readings(one.name, reading.mono_ns, self._peers)]
         if with_qdiscs:
-            interval_s = max(reading.interval_ns / 1e9, 0.001)
-            self._wait = self.qdiscs_every = min(MAX_EVERY, 1 + int(qdiscs_s / (MAX_SHARE * interval_s)))
+            self.pace.took(qdiscs_s, reading.interval_ns)
         return readings
 
     def _find_peers(self, read: List[OpenNamespace[NamespaceLinks]]) -> None:

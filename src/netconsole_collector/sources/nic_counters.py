@@ -13,6 +13,7 @@ from netconsole_collector.primitives.netlink import Netlink
 from netconsole_collector.sources.base import (
     Json,
     KernelSource,
+    Pace,
     RowLabels,
     RowMaker,
     SourceError,
@@ -34,9 +35,6 @@ MAX_DEVICES = 128
 MAX_ROWS = 8192
 SEARCH_EVERY = 10
 """Intervals between two searches for devices, and for queues that they have got since."""
-MAX_SHARE = 0.01
-"""Of one core. Some NICs ask their firmware: where reading takes longer than this, it is done less often."""
-MAX_EVERY = 60
 _COUNT = struct.Struct("=IIQI")
 _NAMES = struct.Struct("=III")
 _VALUES = struct.Struct("=II")
@@ -70,7 +68,8 @@ class NicCounters(KernelSource):
         self._devices: List[NicDevice] = []
         self._last: Dict[str, Tuple[NicDevice, Sequence[int]]] = {}
         self._search_in = 0
-        self._wait = 0
+        self._pace = Pace()
+        """Some NICs ask their firmware."""
 
     def open(self) -> None:
         """Raises SourceError when the devices cannot be listed."""
@@ -108,8 +107,7 @@ class NicCounters(KernelSource):
                 yield labels, (sum(values[place] for place in places),), {}
 
     def _read_values(self, reading: SourceReading) -> None:
-        self._wait -= 1
-        if self._wait > 0:
+        if not self._pace.is_due():
             return
         began = self._host.cpu_s()
         read: Dict[str, Tuple[NicDevice, Sequence[int]]] = {}
@@ -120,8 +118,7 @@ class NicCounters(KernelSource):
             else:
                 read[one.name] = (one, values)
         self._last = read
-        interval_s = max(reading.interval_ns / 1e9, 0.001)
-        self._wait = min(MAX_EVERY, 1 + int((self._host.cpu_s() - began) / (MAX_SHARE * interval_s)))
+        self._pace.took(self._host.cpu_s() - began, reading.interval_ns)
 
     def _values(self, device: NicDevice) -> Optional[Sequence[int]]:
         try:

@@ -12,6 +12,7 @@ from netconsole_collector.primitives.here import HERE, HOST_NETNS, NAMED_NETNS, 
 from netconsole_collector.sources.base import (
     Json,
     KernelSource,
+    Pace,
     RowLabels,
     RowMaker,
     SourceError,
@@ -40,9 +41,6 @@ MAX_NAMESPACES = 128
 MAX_ROWS = 32768
 SEARCH_EVERY = 10
 """Intervals between two searches for namespaces."""
-MAX_SHARE = 0.01
-"""Of one core. Where many namespaces take longer, they are read less often; the own one is read every time."""
-MAX_EVERY = 60
 _NAMES = {name: name for name in (*MEANINGS, *SIGNS, ENTRIES)}
 """So there is one copy of each name."""
 YOUNG_NS = 2000000000
@@ -115,7 +113,8 @@ class ProtocolCounters(KernelSource):
         self._may_enter = True
         self._found_late = 0
         self._search_in = 0
-        self._wait = 0
+        self._pace = Pace()
+        """Of the other namespaces: the own one is read every time."""
         self._since_ns = 0
         """Since the other namespaces were read last."""
         self._first: Dict[int, Dict[str, int]] = {}
@@ -218,8 +217,7 @@ class ProtocolCounters(KernelSource):
 
     def _read_others(self, reading: SourceReading) -> Optional[int]:
         """Returns the time since they were read last, where that is longer than the interval."""
-        self._wait -= 1
-        if self._wait > 0 and not reading.is_whole:
+        if not self._pace.is_due(reading.is_whole):
             self._since_ns += reading.interval_ns
             return None
         late_ns, self._since_ns = self._since_ns and self._since_ns + reading.interval_ns, 0
@@ -237,8 +235,7 @@ class ProtocolCounters(KernelSource):
                 self._search_in = 0
                 if self._known is not None and inode not in self._paths:
                     self._known.discard(inode)  # what it counts until it is found again, nobody reads
-        interval_s = max(reading.interval_ns / 1e9, 0.001)
-        self._wait = min(MAX_EVERY, 1 + int((self._host.cpu_s() - began) / (MAX_SHARE * interval_s)))
+        self._pace.took(self._host.cpu_s() - began, reading.interval_ns)
         return late_ns or None
 
     def _files_of_others(self) -> Dict[int, Union[Files, OSError]]:

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, attributes
-from netconsole_collector.sources.base import Json, RowLabels, RowMaker, SourceReading, SourceRow
+from netconsole_collector.sources.base import Json, Pace, RowLabels, RowMaker, SourceReading, SourceRow
 from netconsole_collector.sources.netlink_messages import (
     INET_DIAG_SKMEMINFO,
     NETLINK_SOCK_DIAG,
@@ -25,9 +25,6 @@ ROOM = 16
 """The kernel closes the window when less than this part of the buffer is free (__tcp_select_window)."""
 AFTER_NS = 4000000000
 """A program that reads in between is only slow."""
-MAX_SHARE = 0.01
-"""Of one core. What takes longer is looked at less often."""
-MAX_EVERY = 60
 _REQUEST = struct.Struct("=BBBxI48x")
 _STATES = 1 << 1 | 1 << 4 | 1 << 5  # ESTABLISHED, FIN_WAIT1, FIN_WAIT2: the peer may still send
 _SOCKET = struct.Struct("=BBxx2s2s16x16s4xQ4xI4x4xI")
@@ -68,7 +65,7 @@ class UnreadSockets:
         self._full: Dict[int, Dict[int, _Unread]] = {}
         """By namespace and cookie."""
         self._owners: Dict[int, str] = {}
-        self._wait = 0
+        self._pace = Pace()
         self._is_told = False
 
     def counted(self, namespace: int, signs: Sequence[int]) -> None:
@@ -85,13 +82,12 @@ class UnreadSockets:
 
         ``paths``: what leads to each namespace whose counters are read; "" to the own one.
         """
-        self._wait -= 1
+        is_due = self._pace.is_due(reading.is_whole)
         self._counted = {one: signs for one, signs in self._counted.items() if one in paths}
-        if self._suspects and (self._wait <= 0 or reading.is_whole):
+        if self._suspects and is_due:
             began = self._host.cpu_s()
             self._look(reading.mono_ns, paths)
-            interval_s = max(reading.interval_ns / 1e9, 0.001)
-            self._wait = min(MAX_EVERY, 1 + int((self._host.cpu_s() - began) / (MAX_SHARE * interval_s)))
+            self._pace.took(self._host.cpu_s() - began, reading.interval_ns)
         self._is_told = self._is_told or bool(self._owners)
         if not self._is_told:
             return []

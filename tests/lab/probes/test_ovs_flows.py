@@ -28,7 +28,7 @@ import time
 from netconsole_collector.sources import base
 from netconsole_collector.sources.ovs import flows
 base.FULL_EVERY = 1
-flows.MAX_SHARE = 100.0  # every port at every reading, however slow this machine is
+base.MAX_SHARE = 100.0  # every port at every reading, however slow this machine is
 flows.DUMP_EVERY_S = 0.0
 source, before = flows.OvsFlows(), time.monotonic()
 source.mode = sys.argv[1]

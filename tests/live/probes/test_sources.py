@@ -42,7 +42,7 @@ tables()
 print("counting", flush=True)
 sys.stdin.readline()
 totals = {}
-for _ in range(links.qdiscs_every):
+for _ in range(links.pace.every):
     mine = [row for row in tables()["links"] if row["labels"]["netns"] in ("host", sys.argv[1])]
     totals |= {row["labels"]["device"]: {name: one["total"] for name, one in row["counts"].items()} for row in mine}
 links.close()
@@ -165,7 +165,7 @@ def test_the_rate_of_a_shaper_is_told(wire: Wire) -> None:
     with Reader() as reader:
         wire.shape(rate="5mbit", burst="2kb", limit="20kb")
         # Qdiscs are read less often where that takes long, and of an idle namespace: a packet makes it busy.
-        for _ in range(reader.links.qdiscs_every):
+        for _ in range(reader.links.pace.every):
             send_udp(wire.a, wire.ADDRESSES[1], CLOSED_PORT, 1)
             reader.read()
         row = reader.rows[wire.a.name, wire.DEVICES[0]]

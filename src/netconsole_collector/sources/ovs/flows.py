@@ -10,6 +10,7 @@ from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.sources.base import (
     Json,
     KernelSource,
+    Pace,
     RowLabels,
     RowMaker,
     SourceError,
@@ -34,9 +35,6 @@ from netconsole_collector.statuses import status
 
 MAX_DATAPATHS = 64
 MAX_PORTS = 4096
-MAX_SHARE = 0.01
-"""When reading all ports takes longer than this share of an interval (of one core), they are read less often."""
-MAX_EVERY = 60
 BRIDGES_EVERY = 10
 """Intervals after which ovs-vswitchd is asked again which bridge a port belongs to."""
 LOOK_AGAIN = 10
@@ -76,15 +74,14 @@ class OvsFlows(KernelSource):
         self._lookups: Dict[str, Tuple[int, int]] = {}
         self._ports: List[SourceRow] = []
         self._port_sockets: Dict[str, int] = {}
-        self._ports_in = 0
         self._bridges: Dict[Tuple[str, str], str] = {}
         self._bridges_in = 0
         self._in_user_space: Tuple[UserspaceDatapath, ...] = ()
         self._said: Optional[Tuple[str, str]] = None
         self._known_flows: Dict[str, Set[str]] = {}
         self._dump_at = 0.0
-        self.ports_every = 1
-        """Ports are read once in this many intervals: 1, or more where there are very many."""
+        self._pace = Pace()
+        """Of the ports: there may be very many."""
 
     def open(self) -> None:
         """Raises SourceError when there is neither the kernel module nor a running ovs-vswitchd."""
@@ -98,7 +95,7 @@ class OvsFlows(KernelSource):
             self._read_bridges()
         try:
             datapaths = self._netlink.datapaths() if self._netlink else []
-            self._read_ports(datapaths, answers, reading.interval_ns / 1e9)
+            self._read_ports(datapaths, answers, reading.interval_ns)
         except OSError as error:
             self._lose_netlink()
             raise SourceError(f"datapaths cannot be read: {error.strerror or error}") from None
@@ -199,9 +196,8 @@ class OvsFlows(KernelSource):
             return None
         return round((one.mask_hits - last[1]) / (packets - last[0]), 2)
 
-    def _read_ports(self, datapaths: Sequence[KernelDatapath], answers: Optional[Answers], interval_s: float) -> None:
-        self._ports_in -= 1
-        if self._ports_in > 0:
+    def _read_ports(self, datapaths: Sequence[KernelDatapath], answers: Optional[Answers], interval_ns: int) -> None:
+        if not self._pace.is_due():
             return
         began = self._host.cpu_s()
         self._ports = []
@@ -217,8 +213,7 @@ class OvsFlows(KernelSource):
                 self._port(one.name, port.name, port.type, unknown if answers is None else port.counts)
                 for port in one.ports
             ]
-        self.ports_every = min(MAX_EVERY, 1 + int(took / (MAX_SHARE * max(interval_s, 0.001))))
-        self._ports_in = self.ports_every
+        self._pace.took(took, interval_ns)
 
     def _port(self, datapath: str, name: str, type: str, counts: Tuple[Optional[int], ...]) -> SourceRow:
         bridge = self._bridges.get((datapath, name))

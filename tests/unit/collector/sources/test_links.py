@@ -12,8 +12,7 @@ import pytest
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, Unasked
-from netconsole_collector.sources import link_state
-from netconsole_collector.sources import links as sources_links
+from netconsole_collector.sources import base, link_state
 from netconsole_collector.sources.base import SourceError
 from netconsole_collector.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
 from netconsole_collector.sources.links import Links
@@ -241,12 +240,12 @@ def test_each_figure_of_a_class_is_its_own(kernel: Kernel) -> None:
 def test_a_whole_reading_has_what_is_read_less_often(
     kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources_links, "MAX_SHARE", 1e-12)
+    monkeypatch.setattr(base, "MAX_SHARE", 1e-12)
     source = kernel.links(tmp_path)
     source.open()
     kernel.name({7: b"eth0"})
     read_of(source)
-    assert source.qdiscs_every == sources_links.MAX_EVERY
+    assert source.pace.every == base.MAX_EVERY
     kernel.queue = 31, 47_000, 4 + 600, 5 + 8_000
     assert "eth0" not in {device for device, _ in rows(read_of(source))}
     assert rows(read_of(source, is_whole=True))["eth0", "host"].gauges["backlog_packets"] == 31
@@ -289,11 +288,11 @@ def test_qdiscs_are_read_in_a_hundredth_of_a_core(
     monkeypatch.setattr(Alone, "cpu_s", lambda _: spent_s[0])
     monkeypatch.setattr(NamespaceLinks, "read_qdiscs", read_qdiscs)
     source.open()
-    assert source.qdiscs_every == 1
+    assert source.pace.every == 1
     for _ in range(every + 1):
         read_of(source, interval_ns)
         found.append(spent_s[0])
-    assert found == [cost_s] * every + [2 * cost_s] and source.qdiscs_every == every
+    assert found == [cost_s] * every + [2 * cost_s] and source.pace.every == every
     source.close()
 
 

@@ -12,10 +12,8 @@ import pytest
 from netconsole.telemetry.frames import AnyFrame, Cost, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources import protocol_counters
-from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.base import MAX_EVERY, MAX_SHARE, SourceError
 from netconsole_collector.sources.protocol_counters import (
-    MAX_EVERY,
-    MAX_SHARE,
     SEARCH_EVERY,
     ProtocolCounters,
     parse_conntrack,
