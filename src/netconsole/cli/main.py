@@ -19,7 +19,7 @@ import typer
 from netconsole.base.checker import close
 from netconsole.base.errors import BadInput, HostLost, Unable
 from netconsole.base.figure import safe
-from netconsole.cli import calibrate, compare, measure, record, replay
+from netconsole.cli import calibrate, compare, measure, record, replay, vm
 from netconsole.cli.options import (
     BAD_USAGE,
     DONE,
@@ -54,6 +54,7 @@ app.command()(record.record)
 app.command()(replay.replay)
 app.command()(calibrate.calibrate)
 app.command()(measure.snapshot)
+app.command()(vm.vm)
 
 
 def main() -> None:

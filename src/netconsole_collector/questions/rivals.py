@@ -13,17 +13,16 @@ from typing import Dict, List, NamedTuple, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.questions.known import BadQuestion, Json
-from netconsole_collector.sources import qemu
+from netconsole_collector.sources import cpu_limits, qemu
+from netconsole_collector.sources.cpu_limits import CpuLimit, pairs, text_of
 from netconsole_collector.sources.new_processes import words
-from netconsole_collector.sources.thread_waits import PROCESSOR, role_of
+from netconsole_collector.sources.thread_waits import NAMELESS, PROCESSOR, role_of
 
 PAUSE_S = 0.25
 _BUSY_PROCESSES = 8
 """Whose threads are looked at, one by one: of those that had most CPU time."""
 _MAX_THREADS = 1024
 _SOME_PCT = 2.0
-_CGROUPS = "/sys/fs/cgroup"
-_MAX_DEPTH = 12
 _NS = 1000000000
 _UTIME, _STIME = 14 - 3, 15 - 3  # of /proc/PID/stat, counted as PROCESSOR
 
@@ -47,12 +46,12 @@ def answer(arguments: Json) -> Json:
 
 def asked(host: Here, tid: str, pause_s: float) -> Json:
     """As :func:`answer`, of any host."""
-    status = dict(_pairs(_text(host, "/proc/{}/status".format(tid))))
+    status = dict(pairs(text_of(host, "/proc/{}/status".format(tid)), ":"))
     if not status:
         raise BadQuestion("tid: no such thread (any more)")
     allowed = status.get("Cpus_allowed_list", "").strip()
     cpus, began = _cpus(allowed), time.monotonic()
-    limits, ticks = _limits(host, _groups(host, tid)), _ticks(host)
+    limits, ticks = cpu_limits.limits(host, cpu_limits.groups_of(host, tid)), _ticks(host)
     time.sleep(pause_s)
     busy = sorted(((now - ticks.get(pid, now), pid) for pid, now in _ticks(host).items()), reverse=True)
     threads = _threads(host, [pid for spent, pid in busy[:_BUSY_PROCESSES] if spent > 0])
@@ -117,62 +116,25 @@ def _rivals(host: Here, threads: Dict[Tuple[str, str], int], cpus: List[range], 
 
 def _called(host: Here, rival: Rival) -> Json:
     """A thread of a VM by the VM's name and what it does there; any other by its program and number."""
-    comm = _text(host, "/proc/{}/task/{}/comm".format(rival.pid, rival.tid)).rstrip("\n")
-    arguments = words(_text(host, "/proc/{}/cmdline".format(rival.pid)).encode())
+    comm = text_of(host, "/proc/{}/task/{}/comm".format(rival.pid, rival.tid)).rstrip("\n")
+    arguments = words(text_of(host, "/proc/{}/cmdline".format(rival.pid)).encode())
     if qemu.is_qemu(arguments):
         line = qemu.parse(arguments)
-        name = line.name or line.uuid
-        role = role_of(comm, rival.pid == rival.tid)
-        return {"rival": "{} of {}".format(role, name or "a VM"), "process": None, "rival_vm": name}
+        name = line.name or line.uuid or "qemu ({})".format(rival.pid)
+        role = role_of(comm, rival.pid == rival.tid).replace(NAMELESS, "a thread")
+        return {"rival": "{} of {}".format(role, name), "process": None, "rival_vm": name}
     process = "{} ({})".format(comm, rival.tid)
     return {"rival": process, "process": process, "rival_vm": None}
 
 
-class _Limit(NamedTuple):
-    """The limit of a control group in us, and how long it has stopped its threads so far."""
-
-    quota: int
-    period: int
-    stopped_ns: int
-
-
-def _groups(host: Here, tid: str) -> List[str]:
-    """The control groups of a thread that bound CPU time, and those around them, below /sys/fs/cgroup."""
-    found = []
-    for line in _text(host, "/proc/{}/cgroup".format(tid)).splitlines():
-        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        steps = [step for step in path.split("/") if step][:_MAX_DEPTH]
-        if ".." not in steps:
-            top = "/" + controllers if controllers else ""
-            found += [top + "".join("/" + step for step in steps[:depth]) for depth in range(len(steps) + 1)]
-    return found
-
-
-def _limits(host: Here, groups: List[str]) -> Dict[str, _Limit]:
-    """Of those groups that have one (version 2, or 1)."""
-    found = {}
-    for group in groups:
-        where = _CGROUPS + group
-        words_of = _text(host, where + "/cpu.max").split() or [
-            _text(host, where + "/" + name).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        ]
-        said = dict(_pairs(_text(host, where + "/cpu.stat"), " "))
-        stopped = said.get("throttled_time") or said.get("throttled_usec", "") + "000"
-        if len(words_of) == 2 and all(text.isdigit() for text in (*words_of, stopped)):
-            found[group] = _Limit(int(words_of[0]), int(words_of[1]), int(stopped))
-    return found
-
-
-def _limit(host: Here, before: Dict[str, _Limit], passed_s: float) -> Json:
+def _limit(host: Here, before: Dict[str, CpuLimit], passed_s: float) -> Json:
     """Of the group that stopped it longest."""
-    now = _limits(host, list(before))
+    now = cpu_limits.limits(host, list(before))
     longest, group = max(
         ((one.stopped_ns - before[group].stopped_ns, group) for group, one in now.items()), default=(0, "")
     )
     pct = _pct(longest, passed_s)
-    if pct < _SOME_PCT:
+    if pct < _SOME_PCT or now[group].quota < 0:
         return {"limit": None, "group": None, "throttled_pct": None}
     limit = "{:g} ms in {:g} ms".format(now[group].quota / 1000, now[group].period / 1000)
     return {"limit": limit, "group": group, "throttled_pct": min(100, round(pct))}
@@ -183,20 +145,9 @@ def _pct(ns: int, passed_s: float) -> float:
 
 
 def _ran_ns(host: Here, pid: str, tid: str) -> int:
-    first = _text(host, "/proc/{}/task/{}/schedstat".format(pid, tid)).split(" ", 1)[0]
+    first = text_of(host, "/proc/{}/task/{}/schedstat".format(pid, tid)).split(" ", 1)[0]
     return int(first) if first.isdigit() else 0
 
 
 def _fields(host: Here, path: str) -> List[str]:
-    return _text(host, path).rpartition(")")[2].split()
-
-
-def _pairs(text: str, between: str = ":") -> List[Tuple[str, str]]:
-    return [(name, value.strip()) for name, _, value in (line.partition(between) for line in text.splitlines())]
-
-
-def _text(host: Here, path: str) -> str:
-    try:
-        return host.read(path).decode("utf-8", "backslashreplace")
-    except OSError:
-        return ""  # it has ended, or is not there on this host
+    return text_of(host, path).rpartition(")")[2].split()

@@ -4,15 +4,14 @@ from typing import Dict, Iterator, List, Set
 
 from netconsole_collector.primitives.here import Here
 
-YOUNG_LOOKS = 3
-"""Looks at a new process; then it is left alone."""
-
 
 class NewProcesses:
     """Those of a host. What is kept of one is for its caller to say (:meth:`look`, :meth:`forget`)."""
 
-    def __init__(self, host: Here) -> None:
+    def __init__(self, host: Here, looks: int) -> None:
+        """After so many ``looks`` a process is left alone."""
         self._host = host
+        self._most = looks
         self._looks: Dict[str, int] = {}
 
     def all(self) -> Iterator[str]:
@@ -23,7 +22,7 @@ class NewProcesses:
         """Those that have been looked at fewer than a few times, without the ``known`` ones."""
         pids = set(self.all())
         self._looks = {pid: looks for pid, looks in self._looks.items() if pid in pids}
-        young = [pid for pid in pids - known if self._looks.get(pid, 0) < YOUNG_LOOKS]
+        young = [pid for pid in pids - known if self._looks.get(pid, 0) < self._most]
         for pid in young:
             self._looks[pid] = self._looks.get(pid, 0) + 1
         return young

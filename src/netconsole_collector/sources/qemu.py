@@ -37,6 +37,8 @@ class CommandLine:
         self.names_threads = False
         """Whether its threads have names (debug-threads=on)."""
         self.nics: List[Nic] = []
+        self.sockets: Dict[str, str] = {}
+        """Paths of character devices, by their names: those of vhost-user."""
         self.options: Dict[str, List[str]] = {}
 
 
@@ -75,6 +77,10 @@ def parse(arguments: List[str]) -> CommandLine:
                 backends[one["netdev"]].device = _front_end(one)
             elif one.get("type") not in (None, "none"):
                 hub["nic" if one["type"] == "nic" else "other"].append(one)
+        elif name == "chardev":
+            both = keywords(text, "backend")
+            if both.get("id") and both.get("path"):
+                line.sockets[both["id"]] = both["path"][:MAX_TEXT]
         elif name == "device":
             devices.append(keywords(text, "driver"))
         elif name in OPTIONS and _harmless(name, text):

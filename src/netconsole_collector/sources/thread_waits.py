@@ -18,12 +18,15 @@ from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS
 MAX_THREADS = 8192
 LOOK_EVERY = 5
 """Intervals between two looks for new threads, and at the CPUs of those that do not wait."""
+YOUNG_LOOKS = 15
+"""Looks at a new process, one in each interval: what it has counted before it is found is in no figure."""
 SOME_WAIT_PCT = 1.0
 """From this share of an interval on, a thread's CPU is read again."""
 COUNTS = ("ran_ns", "waited_ns", "runs")
 _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG|HVF)$")
 _OF_SWITCH = re.compile(r"(handler|revalidator)(\d+)")
-_NAMELESS = ("qemu-", "kvm")
+NAMELESS = "thread without a name"
+_UNNAMED = ("qemu-", "kvm")
 """How a thread of QEMU is called that was given no name: as its program."""
 _PMD = "pmd"
 _WORKER = re.compile(r"vhost-(\d+)")
@@ -46,7 +49,7 @@ class ThreadWaits(KernelSource):
 
     def __init__(self, host: Here = HERE) -> None:
         self._host = host
-        self._processes = NewProcesses(host)
+        self._processes = NewProcesses(host, YOUNG_LOOKS)
         self._rows = RowMaker(COUNTS, MAX_THREADS)
         self._machines: Dict[str, str] = {}
         """By process: a VM's name, empty for Open vSwitch; a worker of an older kernel has that of its QEMU."""
@@ -61,7 +64,8 @@ class ThreadWaits(KernelSource):
     def read(self, reading: SourceReading) -> List[Json]:
         """One row per thread. Raises SourceError while there is none, after one empty table that says so."""
         self._look_in -= 1
-        is_looking = self._look_in <= 0
+        found = self._found()
+        is_looking = found or self._look_in <= 0
         if is_looking:
             self._look_in = LOOK_EVERY
             self._look()
@@ -72,12 +76,17 @@ class ThreadWaits(KernelSource):
         self._said_empty = full and not self._threads
         return [reading.table("thread_waits", "threads", (rows, full, omitted))]
 
-    def _look(self) -> None:
-        """For new processes and threads, and for those that have ended."""
+    def _found(self) -> bool:
+        """Whether there are new processes to watch."""
+        known = len(self._machines)
         for pid in self._processes.look(set(self._machines)):
             machine = self._machine(pid)
             if machine is not None:
                 self._machines[pid] = machine
+        return len(self._machines) > known
+
+    def _look(self) -> None:
+        """For new threads, and for those that have ended."""
         threads: Dict[str, _Thread] = {}
         for pid in list(self._machines):
             try:
@@ -120,7 +129,7 @@ class ThreadWaits(KernelSource):
         ran, waited, runs = map(int, fields)
         now = waited - thread.waited if 0 <= thread.waited <= waited else 0
         thread.waited = waited
-        share = 100.0 * now / interval_ns if interval_ns > 0 else 0.0
+        share = min(100.0, 100.0 * now / interval_ns) if interval_ns > 0 else 0.0
         if is_looking or share >= SOME_WAIT_PCT:
             stat = self._text(thread.where + "/stat").rpartition(")")[2].split()
             thread.cpu = int(stat[PROCESSOR]) if len(stat) > PROCESSOR else None
@@ -150,4 +159,4 @@ def role_of(comm: str, is_main: bool) -> str:
         return "I/O thread {}".format(comm[3:])
     if is_main:
         return "main thread"
-    return "thread without a name" if comm.startswith(_NAMELESS) else "thread {}".format(comm)
+    return NAMELESS if comm.startswith(_UNNAMED) else "thread {}".format(comm)

@@ -15,6 +15,8 @@ from netconsole_collector.sources.new_processes import NewProcesses, words
 MAX_VMS = 4096
 LOOK_EVERY = 5
 """Intervals between two looks for new QEMU processes."""
+YOUNG_LOOKS = 3
+"""Looks at a new process: what it runs may come after its start (fork, then exec)."""
 COUNTS = ("cpu_ns",)
 _IRQCHIP_OFF = re.compile(r"kernel[_-]irqchip=off")
 _VCPU = "anon_inode:kvm-vcpu"
@@ -52,7 +54,7 @@ class VmStates(KernelSource):
         self._host = host
         self._rows = RowMaker(COUNTS, MAX_VMS)
         self._machines: Dict[str, _Machine] = {}
-        self._processes = NewProcesses(host)
+        self._processes = NewProcesses(host, YOUNG_LOOKS)
         self._look_in = 0
         self._said_empty = False
 

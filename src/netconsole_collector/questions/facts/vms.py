@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 from netconsole_collector.names.fact_keys import key
 from netconsole_collector.questions.facts.reading import Facts, decoded, reason
-from netconsole_collector.questions.facts.waiting import waited_pct
+from netconsole_collector.questions.facts.waiting import cpu_max, waited_pct
 from netconsole_collector.sources import qemu
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
@@ -76,6 +76,9 @@ def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: List
     for option, values in line.options.items():
         facts.put(key("vm", name, "option", option), " ; ".join(values), f"/proc/{pid}/cmdline")
     _version(facts, name)
+    limit = cpu_max(facts, pid)
+    if limit is not None:
+        facts.put(key("vm", name, "cpu_max"), limit, "control groups: cpu.max")
     for field, fact in (("Mems_allowed_list", "memory_nodes_allowed"), ("Cpus_allowed_list", "emulator_cpus")):
         text = _status(facts, f"/proc/{pid}").get(field)
         if text is not None:
@@ -119,6 +122,9 @@ def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
         where = f"/proc/{pid}/cmdline"
         if tap is None and len(line.nics) == len(unnamed):
             tap = list(unnamed)[number]
+        socket = line.sockets.get(nic.backend.get("chardev", ""))
+        if socket is not None:
+            facts.put(key("vm", name, "net", number, "socket"), socket, where, volatile=True)
         if tap is not None:
             facts.put(key("vm", name, "net", number, "tap"), tap, f"/proc/{pid}/fdinfo", volatile=True)
             facts.put(key("vm", name, "net", number, "queues"), list(taps.values()).count(tap), f"/proc/{pid}/fdinfo")

@@ -1,11 +1,10 @@
 """What keeps threads of a VM from their CPU: how long they waited for it, and the limit of their control group."""
 
-from typing import List, Optional, Tuple
+from typing import Optional
 
 from netconsole_collector.questions.facts.reading import Facts
+from netconsole_collector.sources import cpu_limits
 
-_CGROUPS = "/sys/fs/cgroup"
-_MAX_DEPTH = 12
 _STEAL = 7
 """Of the times in the first line of /proc/stat (proc(5))."""
 
@@ -25,30 +24,14 @@ def waited_pct(facts: Facts, where: str) -> Optional[float]:
 def cpu_max(facts: Facts, pid: int) -> Optional[str]:
     """The tightest CPU limit of a process and of the groups around it: "quota period" in us, or "max" without one.
 
-    Control groups of version 2 only. None where nothing can be read.
+    None where nothing can be read.
     """
-    try:
-        lines = facts.text(f"/proc/{pid}/cgroup").splitlines()
-    except OSError:
+    known = cpu_limits.limits(facts.host, cpu_limits.groups_of(facts.host, str(pid)))
+    found = [one for one in known.values() if one.quota >= 0 and one.period]
+    if not known:
         return None
-    path = next((line[3:] for line in lines if line.startswith("0::/")), None)
-    if path is None or ".." in path.split("/"):
-        return None
-    steps = [step for step in path.split("/") if step][:_MAX_DEPTH]
-    found: List[Tuple[float, str]] = []
-    read = False
-    for depth in range(1, len(steps) + 1):
-        try:
-            text = facts.text(f"{_CGROUPS}/{'/'.join(steps[:depth])}/cpu.max").strip()
-        except OSError:
-            continue
-        read = True
-        quota, _, period = text.partition(" ")
-        if quota.isdecimal() and period.isdecimal() and int(period):
-            found.append((int(quota) / int(period), text))
-    if not read:
-        return None
-    return min(found)[1] if found else "max"
+    tightest = min(found, key=lambda one: one.quota / one.period, default=None)
+    return "max" if tightest is None else "{} {}".format(tightest.quota, tightest.period)
 
 
 def steal_pct(facts: Facts) -> Optional[float]:

@@ -43,3 +43,16 @@ def test_the_tightest_limit_of_all_groups_around_a_vm(tmp_path: Path) -> None:
 def test_the_time_that_a_host_takes_from_a_guest(tmp_path: Path) -> None:
     assert waiting.steal_pct(made(tmp_path, {"proc/stat": "cpu  50 0 20 900 10 0 0 20 0 0\ncpu0 1\n"})) == 2.0
     assert waiting.steal_pct(made(tmp_path, {"proc/stat": "cpu  50\n"})) is None
+
+
+def test_a_limit_of_version_1_is_known_too(tmp_path: Path) -> None:
+    group = "sys/fs/cgroup/cpu,cpuacct/machine"
+    files = {
+        "proc/7/cgroup": "4:cpu,cpuacct:/machine/vm\n3:memory:/other\n",
+        f"{group}/cpu.cfs_quota_us": "200000\n",
+        f"{group}/cpu.cfs_period_us": "100000\n",
+        f"{group}/vm/cpu.cfs_quota_us": "-1\n",
+        f"{group}/vm/cpu.cfs_period_us": "100000\n",
+    }
+    assert waiting.cpu_max(made(tmp_path, files), 7) == "200000 100000"
+    assert waiting.cpu_max(made(tmp_path, {f"{group}/cpu.cfs_quota_us": "-1\n"}), 7) == "max"

@@ -1,0 +1,143 @@
+"""One virtual machine as a report: what caps it, what excludes the rest, and its threads, queues and links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from netconsole.base import figure
+from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
+from netconsole.report.formats import rendered
+from netconsole.snapshot.caps import Cap, MachineFigures, SnapshotRow, bits_per_s, caps, machines, verdict
+from netconsole.snapshot.document import Snapshot, number
+
+SCHEMA = "netconsole.vm/1"
+MAX_ROWS, MAX_VMS = 40, 200
+_WORDS: Mapping[str, str] = {"caps": "!!", "free": "ok", "unknown": "?"}
+
+
+def of_vm(snapshot: Snapshot, name: str) -> Document:
+    """The page of a machine of the snapshot."""
+    one = MachineFigures(snapshot, name)
+    found = caps(one)
+    first = verdict(found)
+    blocks: list[ReportBlock] = [SummaryLines([SummaryLine(_WORDS[first.state], first.text)])]
+    blocks += [Heading("What may cap it"), SummaryLines([_line(cap) for cap in found])]
+    blocks += _incidents(one)
+    blocks += _threads(one)
+    blocks += _queues(one)
+    blocks += _links(one)
+    blocks += _facts(one)
+    return Document(f"VM {name}", _when(snapshot), blocks)
+
+
+def page(snapshot: Snapshot, name: str | None, form: str) -> tuple[bytes, bool]:
+    """The page of a machine, or without a name a line for each, in a format; and whether something caps one of them."""
+    names = machines(snapshot) if name is None else [name]
+    found = {one: caps(MachineFigures(snapshot, one)) for one in names}
+    is_capped = any(verdict(one).state == "caps" for one in found.values())
+    if form == "json":
+        listed = [{"vm": one, "verdict": verdict(cap), "caps": cap} for one, cap in found.items()]
+        return msgspec.json.encode({"schema": SCHEMA, "created": snapshot.created, "vms": listed}) + b"\n", is_capped
+    if name is not None:
+        return rendered(of_vm(snapshot, name), form), is_capped
+    blocks = list(of_all_vms(snapshot)) or [Note("No QEMU process was seen.")]
+    return rendered(Document("Virtual machines", _when(snapshot), blocks), form), is_capped
+
+
+def of_all_vms(snapshot: Snapshot) -> Iterator[ReportBlock]:
+    """One line for each machine: what caps it."""
+    names = machines(snapshot)
+    if names:
+        yield Heading("Virtual machines, and what caps each")
+        lines = [(name, verdict(caps(MachineFigures(snapshot, name)))) for name in names]
+        lines.sort(key=lambda line: line[1].state != "caps")
+        told = [SummaryLine(_WORDS[cap.state], f"{name}: {cap.text.removeprefix(name + ': ')}") for name, cap in lines]
+        yield SummaryLines(told[:MAX_VMS])
+        if len(told) > MAX_VMS:
+            yield Note(f"{figure.things(len(told) - MAX_VMS, 'more VMs')} stand in the JSON document.")
+
+
+def _when(snapshot: Snapshot) -> str:
+    return f"on {snapshot.host.name}, {snapshot.created}, {snapshot.duration_s:.3g} s, profile {snapshot.profile.name}"
+
+
+def _line(cap: Cap) -> SummaryLine:
+    return SummaryLine(_WORDS[cap.state], cap.text)
+
+
+def _incidents(one: MachineFigures) -> Iterator[ReportBlock]:
+    found = one.incidents()
+    if found:
+        yield Heading("What stands out at it")
+        yield SummaryLines(
+            [SummaryLine(told.level, told.what, " ".join(told.next), tuple(told.commands)) for told in found]
+        )
+
+
+def _threads(one: MachineFigures) -> Iterator[ReportBlock]:
+    rows = one.threads()
+    if rows:
+        yield Heading("Threads")
+        shares = [[_pct(one, row, "ran_ns"), _pct(one, row, "waited_ns")] for row in rows]
+        lines = [
+            [str(row["role"]), str(row["tid"]), ran, waited, _count(row.get("cpu"))]
+            for row, (ran, waited) in zip(rows, shares, strict=True)
+        ]
+        head = ["thread", "tid", "of a core", "waits for a CPU", "last on CPU"]
+        yield TextTable(head, lines[:MAX_ROWS], frozenset({1, 2, 3, 4}), max(0, len(lines) - MAX_ROWS))
+
+
+def _queues(one: MachineFigures) -> Iterator[ReportBlock]:
+    lines = []
+    for probe, lost in (("tun_queues", "ring_full"), ("vhost_queues", "starved_runs")):
+        for row in one.queues(probe):
+            way = {"rx": "to the guest", "tx": "from the guest"}.get(str(row.get("direction")), "ring of the tap")
+            rate = figure.rate(one.per_s(probe, row, "packets"), "packets")
+            wrong = f"{_count(row.get(lost))} {'did not fit' if lost == 'ring_full' else 'runs without buffers'}"
+            lines.append([str(row["device"]), str(row["queue"]), way, rate, wrong])
+    if lines:
+        yield Heading("Queues")
+        head = ["device", "queue", "direction", "rate", "what went wrong"]
+        yield TextTable(head, sorted(lines)[:MAX_ROWS], frozenset({1, 3}), max(0, len(lines) - MAX_ROWS))
+
+
+def _links(one: MachineFigures) -> Iterator[ReportBlock]:
+    lines = [
+        [
+            str(row["device"]),
+            bits_per_s(8 * one.per_s("link_rates", row, "tx_bytes")),
+            figure.rate(one.per_s("link_rates", row, "tx_packets"), "packets"),
+            bits_per_s(8 * one.per_s("link_rates", row, "rx_bytes")),
+            figure.rate(one.per_s("link_rates", row, "rx_packets"), "packets"),
+            figure.count(int((number(row.get("tx_drops")) or 0) + (number(row.get("rx_drops")) or 0))),
+        ]
+        for row in one.links()
+    ]
+    if lines:
+        yield Heading("Links")
+        yield TextTable(["device", "to it", "", "from it", "", "lost"], lines, frozenset({1, 2, 3, 4, 5}))
+    elif one.ports:
+        yield Note(f"Ports of Open vSwitch: {', '.join(one.ports)}.")
+
+
+def _facts(one: MachineFigures) -> Iterator[ReportBlock]:
+    wanted = [f"vm/{one.name}/", *(f"ovs/interface/{port}/" for port in one.ports)]
+    rows = [
+        [name, str(fact.value)]
+        for name, fact in one.snapshot.facts.items()
+        if name.startswith(tuple(wanted)) and fact.value is not None
+    ]
+    if rows:
+        yield Heading("Configuration")
+        yield TextTable(["fact", "value"], rows[:MAX_ROWS], omitted=max(0, len(rows) - MAX_ROWS))
+
+
+def _pct(one: MachineFigures, row: SnapshotRow, column: str) -> str:
+    return figure.percent(one.per_s("thread_waits", row, column) / 1e7)
+
+
+def _count(value: object) -> str:
+    found = number(value)
+    return figure.UNKNOWN if found is None else figure.count(int(found))

@@ -1,0 +1,332 @@
+"""What caps a virtual machine: each thing that may hold it back, and the figure that proves or excludes it.
+
+All of it is judged from a snapshot, so that the console, ``netconsole vm`` and a saved file say the same. A machine is
+known by the name that QEMU was given. Its devices are the taps of its process, and the vhost-user ports whose socket
+is one of its own (facts ``vm/…``, ``ovs/interface/…``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from netconsole.base import figure
+from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
+
+CapState: TypeAlias = Literal["caps", "free", "unknown"]
+SnapshotRow: TypeAlias = Mapping[str, SnapshotValue]
+
+FULL_PCT = 90.0
+"""A thread, or a limit, that is used so far has nothing left: figures are means of the whole measurement."""
+BUSY_PCT = 95.0
+ONE_QUEUE_PCT = 90.0
+SOME_LOST_PER_S = 1.0
+MANY_PER_S = 1000.0
+"""Packets. With fewer nobody can say how they spread over queues."""
+SMALL_BYTES, FAST_BYTES_PER_S = 1600.0, 10e6
+"""A mean packet up to so long is no merged one; below this rate it costs little that it is not."""
+_OFF = ("off", "False", "false", "0")
+_TOLD = ("cpu-wait", "tap-ring-full")
+"""Causes of incidents that a check of their own tells."""
+_NO_TAP = "no tap on this host is its own"
+_BEYOND = "look at who sends the load (one thread for many connections?), at its peer, and beyond this host"
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """One thing that may cap a machine: ``text`` says what holds it back, what excludes it, or what is not known."""
+
+    state: CapState
+    name: str
+    text: str
+
+
+class MachineFigures:
+    """What a snapshot has of one machine."""
+
+    def __init__(self, snapshot: Snapshot, name: str) -> None:
+        self.snapshot, self.name = snapshot, name
+        facts = snapshot.facts
+        own = {key: facts[key].value for key in facts if key.startswith(f"vm/{name}/net/")}
+        self.taps = sorted({str(value) for key, value in own.items() if key.endswith("/tap")})
+        self.taps += sorted(
+            {str(row["device"]) for probe in ("tun_queues", "vhost_queues") for row in self._of_vm(probe, "queues")}
+            - set(self.taps)
+        )
+        sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
+        self.ports = self.taps + [
+            key.split("/")[2]
+            for key, fact in facts.items()
+            if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and fact.value in sockets
+        ]
+
+    def _of_vm(self, probe: str, table: str) -> Iterator[SnapshotRow]:
+        return (row for row in self.rows(probe, table) if row.get("vm") == self.name)
+
+    def rows(self, probe: str, table: str) -> Sequence[SnapshotRow]:
+        """All rows of a table of the snapshot."""
+        data = self.snapshot.probes.get(probe)
+        return data.tables.get(table, []) if data is not None and data.has_measured else []
+
+    def threads(self) -> list[SnapshotRow]:
+        """Its threads, the one that ran most first."""
+        return sorted(self._of_vm("thread_waits", "threads"), key=lambda row: -(number(row.get("ran_ns")) or 0.0))
+
+    def queues(self, probe: str) -> list[SnapshotRow]:
+        """Rows of the queues of its taps."""
+        return [
+            row for row in self.rows(probe, "queues") if row.get("vm") == self.name or row.get("device") in self.taps
+        ]
+
+    def links(self) -> list[SnapshotRow]:
+        """Its taps as interfaces."""
+        return [row for row in self.rows("link_rates", "links") if row.get("device") in self.taps]
+
+    def per_s(self, probe: str, row: SnapshotRow, column: str) -> float:
+        """The rate of a count of a row; 0 where it has none."""
+        return (number(row.get(column)) or 0.0) / max(seconds(self.snapshot, probe), 1e-9)
+
+    def has(self, probe: str) -> bool:
+        """Whether a probe has measured."""
+        data = self.snapshot.probes.get(probe)
+        return data is not None and data.has_measured
+
+    def incidents(self) -> list[IncidentData]:
+        """What goes wrong with it, the worst first."""
+        return [one for one in self.snapshot.incidents or () if self._is_of(one)]
+
+    def _is_of(self, one: IncidentData) -> bool:
+        places = [one.where, *(proof.labels for proof in one.evidence)]
+        return any(at.get("vm") == self.name or at.get("device") in self.taps for at in places)
+
+    def fact(self, name: str) -> SnapshotValue:
+        """The value of a fact; None where it is not known."""
+        fact = self.snapshot.facts.get(name)
+        return fact.value if fact is not None and not isinstance(fact.value, list) else None
+
+
+def machines(snapshot: Snapshot) -> list[str]:
+    """The names of all machines that a snapshot knows."""
+    found: set[str] = set()
+    for probe, table in (("vm_states", "machines"), ("thread_waits", "threads"), ("tun_queues", "queues")):
+        data = snapshot.probes.get(probe)
+        found |= {str(row["vm"]) for row in (data.tables.get(table, []) if data is not None else []) if row.get("vm")}
+    # Facts know a machine without a name as "unnamed": they are compared with those of another day.
+    return sorted(found or {key.split("/")[1] for key in snapshot.facts if key.startswith("vm/")})
+
+
+def caps(one: MachineFigures) -> list[Cap]:
+    """All that may cap it, in the order in which it is believed: what explains the others comes first."""
+    return [check(one) for check in _CHECKS]
+
+
+def verdict(found: Sequence[Cap]) -> Cap:
+    """The first sentence: what caps it, or that nothing does that was measured."""
+    first = next((one for one in found if one.state == "caps"), None)
+    if first is not None:
+        return first
+    unknown = [one.name for one in found if one.state == "unknown"]
+    if not unknown:
+        return Cap("free", "", f"nothing here caps it: {_BEYOND}")
+    return Cap("unknown", "", f"nothing that was measured caps it; not known: {', '.join(unknown)}")
+
+
+def _runs(one: MachineFigures) -> Cap:
+    name = "whether it runs"
+    rows = [row for row in one.rows("vm_states", "machines") if row.get("vm") == one.name]
+    if not rows:
+        return Cap("unknown", name, "no QEMU process of this name was seen")
+    for state, why in (("stopped", "its QEMU process gets no CPU (SIGSTOP)"), ("paused", "QEMU runs none of its CPUs")):
+        if any(row.get(state) for row in rows):
+            return Cap("caps", name, f"it is {state}: {why}")
+    used = sum(one.per_s("vm_states", row, "cpu_ns") for row in rows) / 1e7
+    return Cap("free", name, f"it runs: QEMU and its guest use {figure.percent(used)} of a core")
+
+
+def _waits(one: MachineFigures) -> Cap:
+    name = "waits for a CPU"
+    if (told := _incident(one, "cpu-wait")) is not None:
+        return Cap("caps", name, told.what)
+    threads = one.threads()
+    if not threads:
+        return Cap("unknown", name, _lacks(one, "thread_waits"))
+    most = max(threads, key=lambda row: number(row.get("waited_ns")) or 0.0)
+    share = one.per_s("thread_waits", most, "waited_ns") / 1e7
+    return Cap(
+        "free", name, f"no thread of it waits long for a CPU: {most['role']} most, {figure.percent(share)} of the time"
+    )
+
+
+def _limit(one: MachineFigures) -> Cap:
+    name = "its limit of CPU time"
+    limit = one.fact(f"vm/{one.name}/cpu_max")
+    quota, _, period = str(limit or "").partition(" ")
+    if limit == "max":
+        return Cap("free", name, "its control groups have no limit of CPU time")
+    if not quota.isdecimal() or not period.isdecimal():
+        return Cap("unknown", name, "the limit of its control groups could not be read")
+    allowed = 100.0 * int(quota) / max(int(period), 1)
+    used = sum(
+        one.per_s("vm_states", row, "cpu_ns") for row in one.rows("vm_states", "machines") if row.get("vm") == one.name
+    )
+    text = f"its control group may use {figure.percent(allowed)} of a core, and uses {figure.percent(used / 1e7)}"
+    return Cap("caps" if used / 1e7 >= FULL_PCT / 100 * allowed else "free", name, text)
+
+
+def _worker(one: MachineFigures) -> Cap:
+    return _busiest(one, "vhost worker", "the vhost worker", FULL_PCT, "it can move no more packets")
+
+
+def _vcpus(one: MachineFigures) -> Cap:
+    more = "the guest has no CPU time left, unless it polls (DPDK inside does, always)"
+    return _busiest(one, "vCPU", "the virtual CPUs", BUSY_PCT, more)
+
+
+def _busiest(one: MachineFigures, role: str, name: str, limit: float, meaning: str) -> Cap:
+    threads = [row for row in one.threads() if str(row.get("role")).startswith(role)]
+    if not threads and one.threads() and not one.taps:
+        return Cap("free", name, f"no {role} works for it")
+    if not threads:
+        return Cap("unknown", name, f"no thread of it is known as {role}")
+    share = one.per_s("thread_waits", threads[0], "ran_ns") / 1e7
+    said = f"its {threads[0]['role']} uses {figure.percent(share)} of a core"
+    return Cap("caps", name, f"{said}: {meaning}") if share >= limit else Cap("free", name, f"{said}, the most of them")
+
+
+def _pmd(one: MachineFigures) -> Cap:
+    name = "the PMD thread of its port"
+    mine = [row for row in one.rows("ovs_pmd", "rxqs") if row.get("port") in one.ports]
+    if not mine:
+        return Cap("free", name, "no PMD thread of Open vSwitch polls a port of it")
+    cores = {row.get("core") for row in mine}
+    threads = [row for row in one.rows("ovs_pmd", "threads") if row.get("core") in cores]
+    busy = [(number(row.get("busy_pct")) or 0.0, row.get("core")) for row in threads]
+    if not busy:
+        return Cap("unknown", name, "the load of the PMD thread of its port is not known")
+    most, core = max(busy, key=lambda pair: pair[0])
+    said = f"the PMD thread on core {core}, which polls its port, is busy {figure.percent(most)} of its time"
+    return Cap("caps" if most >= BUSY_PCT else "free", name, said)
+
+
+def _shaper(one: MachineFigures) -> Cap:
+    name = "a shaper or queue of its tap"
+    links = one.links()
+    if not one.taps:
+        return Cap("free", name, _NO_TAP)
+    if not links:
+        return Cap("unknown", name, _lacks(one, "link_rates"))
+    for row in links:
+        lost = one.per_s("link_rates", row, "qdisc_drops")
+        limit = number(row.get("qdisc_rate")) or 0.0
+        used = 8 * one.per_s("link_rates", row, "tx_bytes")
+        words = " ".join(str(row[key]) for key in ("qdisc", "shaper") if row.get(key))
+        if lost >= SOME_LOST_PER_S or (limit and used >= FULL_PCT / 100 * limit):
+            much = f"{bits_per_s(used)} of {bits_per_s(limit)}" if limit else bits_per_s(used)
+            shed = f", {figure.rate(lost, 'packets')} are shed" if lost >= SOME_LOST_PER_S else ""
+            return Cap("caps", name, f"{words} at {row['device']} lets no more through: {much}{shed}")
+    return Cap("free", name, "no queueing discipline of its taps sheds a packet")
+
+
+def _policer(one: MachineFigures) -> Cap:
+    name = "a policer of Open vSwitch"
+    found = [
+        (port, float(rate))
+        for port in one.ports
+        if (rate := number(one.fact(f"ovs/interface/{port}/ingress_policing_rate"))) is not None and rate > 0
+    ]
+    if not found:
+        return Cap("free", name, "Open vSwitch polices no port of it")
+    port, rate = found[0]
+    sent = sum(8 * one.per_s("link_rates", row, "rx_bytes") for row in one.links() if row.get("device") == port)
+    said = f"Open vSwitch polices {port} to {bits_per_s(rate * 1000)}; it sends {bits_per_s(sent)}"
+    return Cap("caps" if sent >= 0.8 * rate * 1000 else "free", name, said)
+
+
+def _ring(one: MachineFigures) -> Cap:
+    name = "the rings of its taps"
+    if (told := _incident(one, "tap-ring-full")) is not None:
+        return Cap("caps", name, told.what)
+    rows = one.queues("tun_queues")
+    if rows:
+        lost = sum(number(row.get("ring_full")) or 0.0 for row in rows)
+        return Cap("free", name, f"its guest takes what comes: {figure.things(int(lost), 'packets')} found a full ring")
+    links = one.links()
+    if not one.taps:
+        return Cap("free", name, _NO_TAP)
+    if not links:
+        return Cap("unknown", name, _lacks(one, "tun_queues"))
+    worst = max(links, key=lambda row: number(row.get("tx_drops")) or 0.0)
+    lost = one.per_s("link_rates", worst, "tx_drops")
+    if lost >= SOME_LOST_PER_S:
+        return Cap("caps", name, f"{worst['device']} loses {figure.rate(lost, 'packets')} on the way to the guest")
+    return Cap("free", name, "its taps lose no packet on the way to the guest")
+
+
+def _one_queue(one: MachineFigures) -> Cap:
+    name = "how packets spread over its queues"
+    best: tuple[float, str] | None = None
+    for probe, direction in (("tun_queues", None), ("vhost_queues", "tx"), ("vhost_queues", "rx")):
+        for tap in one.taps:
+            rows = [row for row in one.queues(probe) if row.get("device") == tap and row.get("direction") == direction]
+            moved = [(one.per_s(probe, row, "packets"), row.get("queue")) for row in rows]
+            whole = sum(rate for rate, _ in moved)
+            if len(rows) < 2 or whole < MANY_PER_S:
+                continue
+            rate, queue = max(moved, key=lambda pair: pair[0])
+            share = 100.0 * rate / whole
+            if best is None or share > best[0]:
+                carries = f"carries {figure.percent(share)} of {figure.rate(whole, 'packets')}"
+                best = share, f"queue {queue} of {len(rows)} of {tap} {carries}"
+    if best is None:
+        return Cap("free", name, "it has one queue, or too few packets to tell")
+    if best[0] >= ONE_QUEUE_PCT:
+        return Cap("caps", name, f"{best[1]}: one flow, or a guest that does not spread them (RSS)")
+    return Cap("free", name, best[1])
+
+
+def _offload(one: MachineFigures) -> Cap:
+    name = "segmentation offload"
+    known = [(tap, one.fact(f"nic/{tap}/offload/tx-tcp-segmentation")) for tap in one.taps]
+    if not known:
+        return Cap("free", name, _NO_TAP)
+    if all(value is None for _, value in known):
+        return Cap("unknown", name, "the offloads of its taps could not be read")
+    for tap, value in known:
+        rows = [row for row in one.links() if row.get("device") == tap]
+        for to in ("tx", "rx"):
+            packets = sum(one.per_s("link_rates", row, f"{to}_packets") for row in rows)
+            size = sum(one.per_s("link_rates", row, f"{to}_bytes") for row in rows)
+            if str(value) in _OFF and size >= FAST_BYTES_PER_S and size <= SMALL_BYTES * packets:
+                much = f"{figure.rate(packets, 'packets')} of {figure.quantity(size / packets, 'bytes')}"
+                return Cap("caps", name, f"segmentation offload is off at {tap}: {much}")
+    is_off = [tap for tap, value in known if str(value) in _OFF]
+    return Cap("free", name, f"segmentation offload is {'off, and little moves' if is_off else 'on'}")
+
+
+def _else(one: MachineFigures) -> Cap:
+    name = "anything else that stands out"
+    now = (found for found in one.incidents() if found.level in ("!!", "!") and found.ended is None)
+    told = next((found for found in now if found.cause not in _TOLD), None)
+    if told is not None:
+        return Cap("caps", name, told.what)
+    return Cap("free", name, "nothing else stands out at its devices")
+
+
+_CHECKS: Sequence[Callable[[MachineFigures], Cap]] = (
+    _runs, _waits, _limit, _pmd, _worker, _shaper, _policer, _vcpus, _ring, _one_queue, _offload, _else,
+)  # fmt: skip
+
+
+def _incident(one: MachineFigures, cause: str) -> IncidentData | None:
+    return next((found for found in one.incidents() if found.cause == cause and found.ended is None), None)
+
+
+def _lacks(one: MachineFigures, probe: str) -> str:
+    data = one.snapshot.probes.get(probe)
+    return f"{probe} has not measured{f': {data.why}' if data is not None and data.why else ''}"
+
+
+def bits_per_s(per_s: float) -> str:
+    """As 112Mbit/s."""
+    return f"{figure.number(per_s)}bit/s"

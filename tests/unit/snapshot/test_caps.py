@@ -1,0 +1,202 @@
+"""What caps a virtual machine: one cap at a time, each named first, with the figures that exclude the rest."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from netconsole.report.of_vm import of_vm, page
+from netconsole.report.to_text import to_text
+from netconsole.snapshot.caps import MachineFigures, caps, machines, verdict
+from netconsole.snapshot.document import SCHEMA, Snapshot
+
+SECONDS = 10.0
+CORE = int(SECONDS * 1e9)
+FREE: dict[str, Any] = {
+    "schema": SCHEMA,
+    "created": "2026-11-28T01:02:03Z",
+    "netconsole": "0.1.0",
+    "host": {"name": "hv1", "kernel": "6.1"},
+    "profile": {"name": "summary"},
+    "duration_s": SECONDS,
+    "probes": {
+        "vm_states": {
+            "status": "attached",
+            "tables": {"machines": [{"vm": "web", "process": "qemu/7", "cpu_ns": CORE, "paused": 0, "stopped": 0}]},
+        },
+        "thread_waits": {
+            "status": "attached",
+            "tables": {
+                "threads": [
+                    {"vm": "web", "role": "vCPU 0", "tid": 71, "ran_ns": CORE // 2, "waited_ns": CORE // 100, "cpu": 1},
+                    {"vm": "web", "role": "vhost worker", "tid": 72, "ran_ns": CORE // 4, "waited_ns": 0, "cpu": 2},
+                    {"vm": "db", "role": "vCPU 0", "tid": 81, "ran_ns": CORE, "waited_ns": CORE // 2, "cpu": 3},
+                ]
+            },
+        },
+        "tun_queues": {
+            "status": "attached",
+            "tables": {
+                "queues": [
+                    {"vm": "web", "device": "vnet7", "queue": 0, "packets": 60_000, "ring_full": 0},
+                    {"vm": "web", "device": "vnet7", "queue": 1, "packets": 40_000, "ring_full": 0},
+                ]
+            },
+        },
+        "link_rates": {
+            "status": "attached",
+            "tables": {
+                "links": [
+                    {
+                        "device": "vnet7", "qdisc": "fq_codel", "tx_packets": 100_000, "tx_bytes": 140_000_000,
+                        "rx_packets": 100_000, "rx_bytes": 140_000_000, "qdisc_drops": 0, "tx_drops": 0, "rx_drops": 0,
+                    },
+                    {"device": "eth0", "tx_packets": 9, "tx_bytes": 99, "qdisc_drops": 50_000},
+                ]
+            },
+        },
+        "ovs_pmd": {"status": "unsupported"},
+    },
+    "incidents": [],
+    "facts": {
+        "vm/web/net/0/tap": {"value": "vnet7"},
+        "vm/web/cpu_max": {"value": "max"},
+        "nic/vnet7/offload/tx-tcp-segmentation": {"value": "on"},
+    },
+}  # fmt: skip
+
+
+def table(document: dict[str, Any], probe: str, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = document["probes"][probe]["tables"][name]
+    return rows
+
+
+def snapshot(change: Callable[[dict[str, Any]], Any] = lambda document: None) -> Snapshot:
+    document = copy.deepcopy(FREE)
+    change(document)
+    return msgspec.convert(document, Snapshot)
+
+
+def incident(**more: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda document: document["incidents"].append({"level": "!!", "unit": "packets", **more})
+
+
+def pmd(document: dict[str, Any], busy_pct: float) -> None:
+    document["facts"]["vm/web/net/1/socket"] = {"value": "/run/vhost-web"}
+    document["facts"]["ovs/interface/dpdkvhost1/options/vhost-server-path"] = {"value": "/run/vhost-web"}
+    document["probes"]["ovs_pmd"] = {
+        "status": "attached",
+        "tables": {
+            "rxqs": [{"port": "dpdkvhost1", "queue": 0, "core": 3}, {"port": "dpdk0", "queue": 0, "core": 5}],
+            "threads": [{"core": 3, "busy_pct": busy_pct}, {"core": 5, "busy_pct": 100.0}],
+        },
+    }
+
+
+def test_nothing_caps_a_machine_that_has_room_and_it_says_where_to_look() -> None:
+    one = MachineFigures(snapshot(), "web")
+    assert one.taps == ["vnet7"]
+    found = caps(one)
+    assert [cap.state for cap in found] == ["free"] * len(found), found
+    assert verdict(found).text.startswith("nothing here caps it: look at who sends the load")
+    said = {cap.name: cap.text for cap in found}
+    assert said["whether it runs"] == "it runs: QEMU and its guest use 100 % of a core"
+    assert said["waits for a CPU"] == "no thread of it waits long for a CPU: vCPU 0 most, 1 % of the time"
+    assert said["the vhost worker"] == "its vhost worker uses 25 % of a core, the most of them"
+    assert said["how packets spread over its queues"].endswith("carries 60 % of 10.0k packets/s")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda d: table(d, "vm_states", "machines")[0].update(paused=1), "it is paused: QEMU runs none of its CPUs"),
+        (lambda d: table(d, "vm_states", "machines")[0].update(stopped=1), "it is stopped: its QEMU process gets no"),
+        (
+            incident(cause="cpu-wait", what="web: stress (9) takes 50 % of CPU 1: …", where={"vm": "web"}),
+            "web: stress (9) takes 50 % of CPU 1",
+        ),
+        (
+            lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "100000 100000"}}),
+            "its control group may use 100 % of a core, and uses 100 %",
+        ),
+        (
+            lambda d: table(d, "thread_waits", "threads")[1].update(ran_ns=int(0.97 * CORE)),
+            "its vhost worker uses 97 % of a core: it can move no more packets",
+        ),
+        (lambda d: table(d, "thread_waits", "threads")[0].update(ran_ns=CORE), "its vCPU 0 uses 100 % of a core"),
+        (lambda d: pmd(d, 99.0), "the PMD thread on core 3, which polls its port, is busy 99 % of its time"),
+        (
+            lambda d: table(d, "link_rates", "links")[0].update(qdisc="tbf", qdisc_rate=120e6),
+            "tbf at vnet7 lets no more through: 112Mbit/s of 120Mbit/s",
+        ),
+        (
+            lambda d: table(d, "link_rates", "links")[0].update(qdisc_drops=30_000),
+            "fq_codel at vnet7 lets no more through: 112Mbit/s, 3.00k packets/s are shed",
+        ),
+        (
+            lambda d: d["facts"].update({"ovs/interface/vnet7/ingress_policing_rate": {"value": 120_000}}),
+            "Open vSwitch polices vnet7 to 120Mbit/s; it sends 112Mbit/s",
+        ),
+        (
+            incident(cause="tap-ring-full", what="web vnet7 q0: the ring is full", where={"device": "vnet7"}),
+            "web vnet7 q0: the ring is full",
+        ),
+        (
+            lambda d: table(d, "tun_queues", "queues")[1].update(packets=100),
+            "queue 0 of 2 of vnet7 carries 99.8 % of 6.01k packets/s: one flow, or a guest that does not spread",
+        ),
+        (
+            lambda d: d["facts"].update({"nic/vnet7/offload/tx-tcp-segmentation": {"value": "off"}}),
+            "segmentation offload is off at vnet7: 10.0k packets/s of 1.40k bytes",
+        ),
+        (
+            incident(cause="firewall-drops", what="vnet7: nft rule …", where={"device": "vnet7"}),
+            "vnet7: nft rule",
+        ),
+    ],
+)  # fmt: skip
+def test_what_caps_it_is_said_first(change: Callable[[dict[str, Any]], Any], said: str) -> None:
+    taken = snapshot(change)
+    first = verdict(caps(MachineFigures(taken, "web")))
+    assert first.state == "caps" and first.text.startswith(said), first
+    lines = to_text(of_vm(taken, "web")).splitlines()
+    assert lines[2].startswith(f"!! {said}"[:70]), lines[:4]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        incident(cause="cpu-wait", what="db: …", where={"vm": "db"}),
+        incident(cause="tap-ring-full", what="db vnet8 q0: …", where={"device": "vnet8"}),
+        incident(cause="cpu-wait", what="web: …", where={"vm": "web"}, ended="2026-11-28T01:02:02Z"),
+        lambda d: pmd(d, 40.0),
+        lambda d: [row.update(packets=row["packets"] // 100) for row in table(d, "tun_queues", "queues")],
+        lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "400000 100000"}}),
+    ],
+)
+def test_what_is_of_another_machine_is_over_or_has_room_caps_nothing(
+    change: Callable[[dict[str, Any]], Any],
+) -> None:
+    assert verdict(caps(MachineFigures(snapshot(change), "web"))).state == "free"
+
+
+def test_what_was_not_measured_is_not_excluded() -> None:
+    def lose(document: dict[str, Any]) -> None:
+        document["probes"]["thread_waits"] = {"status": "failed", "why": "no such file"}
+        del document["facts"]["vm/web/cpu_max"]
+
+    first = verdict(caps(MachineFigures(snapshot(lose), "web")))
+    assert first.state == "unknown" and first.text.startswith("nothing that was measured caps it; not known: waits for")
+
+
+def test_all_machines_are_known_and_each_has_a_line() -> None:
+    taken = snapshot(incident(cause="cpu-wait", what="db: stress takes its CPU", where={"vm": "db"}))
+    assert machines(taken) == ["db", "web"]
+    content, is_capped = page(taken, None, "text")
+    assert is_capped and "!! db: stress takes its CPU" in content.decode()
+    found: Any = msgspec.json.decode(page(taken, "web", "json")[0])
+    assert found["schema"] == "netconsole.vm/1" and found["vms"][0]["verdict"]["state"] == "free"
