@@ -270,6 +270,9 @@ def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
         parts.append(f"{', '.join(counting)}: counters alone, at which no rule looks")
     if waiting:
         parts.append(f"still to come: {', '.join(waiting)}")
+    for probe in state.probes.values():
+        if probe.status == "degraded" and probe.why and not probe.attach:  # a source that leaves something out
+            parts.append(f"{figure.safe(probe.name)}: {figure.safe(probe.why)}")
     silent: dict[str, list[str]] = {}
     for probe in state.probes.values():
         if probe.status in ("unsupported", "off"):

@@ -59,6 +59,17 @@ def test_a_probe_in_mode_counters_is_not_said_to_have_been_looked_at(
     assert looked_at(stream.state, manifests).startswith("p, q, r: counters alone")
 
 
+def test_what_a_source_leaves_out_is_said_where_nothing_stands_out(
+    stream: Stream, manifests: dict[str, Manifest]
+) -> None:
+    why = "counters of 12 more network namespaces are left out: netconsole reads 128 at most"
+    stream.state.apply(frames.Status(**stream.stamp("q"), state="degraded", mode="summary", why=why))
+    assert looked_at(stream.state, manifests) == f"nothing stands out in 2 probes; q: {why}"
+    other = frames.Status(**stream.stamp("q"), state="degraded", mode="summary", attach=["kprobe:f"], why="slower")
+    stream.state.apply(other)
+    assert looked_at(stream.state, manifests) == "nothing stands out in 2 probes", "it misses nothing"
+
+
 def test_a_lost_collector_is_all_that_is_known(stream: Stream, manifests: dict[str, Manifest]) -> None:
     findings = Incidents(manifests)
     run(stream, findings, 2, 50)
