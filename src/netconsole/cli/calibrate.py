@@ -10,7 +10,16 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import FormatOption, HostsOption, OutputOption, ReplaceOption, approach, enter, only_one
+from netconsole.cli.options import (
+    FormatOption,
+    HostsOption,
+    OutputOption,
+    ReplaceOption,
+    approach,
+    enter,
+    only_one,
+    time_of,
+)
 from netconsole.run.preflight import DEFAULT_PROFILE
 
 if TYPE_CHECKING:
@@ -20,7 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_PAIRS = 5
 MAX_PAIRS = 1000
 DEFAULT_WINDOW = "400ms"
-MAX_WINDOW_S = 60.0
 
 
 def calibrate(
@@ -45,7 +53,6 @@ def calibrate(
     By default each probe of the profile summary is measured alone.
     """
     from netconsole.base import output as out
-    from netconsole.base.figure import parse_duration
     from netconsole.calibrate.estimate import MIN_PAIRS
     from netconsole.host.privileges import require
     from netconsole.probes.catalogue import load_all
@@ -54,9 +61,7 @@ def calibrate(
     if as_json and format not in (None, "json"):
         raise bad("--format", "", "contradicts --json: give one of them")
     form = out.chosen("json" if as_json else format, output, "text", replace)
-    window_s = parse_duration(window)
-    if window_s is None or not 0.05 <= window_s <= MAX_WINDOW_S:
-        raise bad("--window", "", f'expected a time from 50ms to 60s such as "400ms", found "{safe(window, 40)}"')
+    window_s = time_of("--window", window, "50ms", "60s", DEFAULT_WINDOW)
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise bad("--pairs", "", f"expected a number from {MIN_PAIRS} to {MAX_PAIRS}, found {pairs}")
     manifests = load_all()

@@ -28,11 +28,11 @@ from netconsole.cli.options import (
     has_terminal,
     none_measured,
     only_one,
+    time_of,
 )
 from netconsole.run.preflight import RunPlan
 
 DEFAULT_DURATION = "10s"
-MAX_DURATION_S = 24 * 3600.0
 MAX_NOTE = 2000
 
 
@@ -124,12 +124,8 @@ def snapshot(
     redact: Annotated[bool, typer.Option("--redact", help="Replace addresses and names by pseudonyms.")] = False,
 ) -> int:
     """Measure without a screen, and write a report. Progress goes to standard error."""
-    from netconsole.base.figure import parse_duration
-
     host = only_one(what.host, "netconsole snapshot")
-    duration_s = parse_duration(duration)
-    if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
-        raise bad("--duration", "", f'expected a time from 1ms to 24h such as "10s", found "{safe(duration, 40)}"')
+    duration_s = time_of("--duration", duration, "1ms", "24h", DEFAULT_DURATION)
     interval_s = what.interval_s(duration_s)
     from netconsole.base import output as out
 

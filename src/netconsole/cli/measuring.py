@@ -13,7 +13,7 @@ import typer
 
 from netconsole.base.errors import bad
 from netconsole.base.figure import safe
-from netconsole.cli.options import ForceOption, HostsOption, ProbeOption, ProfileOption
+from netconsole.cli.options import ForceOption, HostsOption, ProbeOption, ProfileOption, time_of
 from netconsole.run.preflight import DEFAULT_PROFILE, RunPlan
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from netconsole.run.preflight import RunPlan
     from netconsole.telemetry.frames import Scalar
 
-LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.1, 60.0
+LEAST_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,9 @@ class Measuring:
 
     def interval_s(self, duration_s: float | None = None) -> float:
         """From one reading to the next; without the option, a run shorter than that has its length. Raises BadInput."""
-        from netconsole.base.figure import parse_duration, safe
-
         if self.interval is None:
             return 1.0 if duration_s is None else min(1.0, max(LEAST_INTERVAL_S, duration_s))
-        seconds = parse_duration(self.interval)
-        if seconds is None or not LEAST_INTERVAL_S <= seconds <= MOST_INTERVAL_S:
-            expected = 'expected a time from 100ms to 60s such as "1s"'
-            raise bad("--interval", "", f'{expected}, found "{safe(self.interval, 40)}"')
+        seconds = time_of("--interval", self.interval, "100ms", "60s", "1s")
         if duration_s is not None and seconds > duration_s:
             expected = f"expected at most {duration_s:g} s, the duration"
             raise bad("--interval", "", f"{expected}: a figure needs a whole interval")

@@ -92,6 +92,18 @@ def none_measured(requests: Sequence[ProbeRequest]) -> str:
     return f"{what}; netconsole doctor says why, and what would help"
 
 
+def time_of(option: str, text: str, least: str, most: str, example: str) -> float:
+    """Seconds of an option that takes a time from ``least`` to ``most``. Raises BadInput."""
+    from netconsole.base.figure import parse_duration, safe
+
+    least_s, most_s = (parse_duration(one) or 0.0 for one in (least, most))
+    seconds = parse_duration(text)
+    if seconds is None or not least_s <= seconds <= most_s:
+        found = f'such as "{example}", found "{safe(text, 40)}"'
+        raise bad(option, "", f"expected a time from {least} to {most} {found}")
+    return seconds
+
+
 def only_one(hosts: Sequence[str] | None, command: str) -> str | None:
     """The host of ``--host`` for a command that takes one; None is this machine. Raises BadInput."""
     if hosts and len(hosts) > 1:

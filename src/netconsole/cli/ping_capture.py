@@ -25,6 +25,7 @@ from netconsole.cli.options import (
     entered,
     fail,
     only_one,
+    time_of,
 )
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from netconsole.run.ping_capture import VantageRun
     from netconsole.run.ping_run import EchoSender, Ending
 
-MAX_DURATION_S = 24 * 3600.0
-MAX_LIMIT_S = 60.0
 _SAY_EVERY_S = 1.0
 
 RoleOption = Annotated[
@@ -72,22 +71,13 @@ class PingBetween:
         bool, typer.Option("--no-vhost", help="Do not measure vhost: its hooks see all packets of all VMs.")
     ] = False
 
-    def limit_s(self) -> float:
-        """Raises BadInput."""
-        from netconsole.base.figure import parse_duration
-
-        limit_s = parse_duration(self.limit)
-        if limit_s is None or not 0 < limit_s <= MAX_LIMIT_S:
-            raise bad("--limit", "", f'expected a time from 1ms to 60s such as "1s", found "{safe(self.limit, 40)}"')
-        return limit_s
-
     def between(self, address: str = "", host: str | None = None) -> Between:
         """Where to measure. The name of a far namespace is not known yet. Raises BadInput."""
         from netconsole.ping.vantage import Between
         from netconsole.run.namespace_there import inode_there
         from netconsole_collector.names.netns_labels import is_namespace_inode
 
-        limit_s, netns, inode = self.limit_s(), self.netns, 0
+        limit_s, netns, inode = time_of("--limit", self.limit, "1ms", "60s", "1s"), self.netns, 0
         if netns is not None:
             inode = int(netns) if is_namespace_inode(netns) else 0 if host is not None else inode_there(netns)
         return Between(self.inside or (), self.outside or (), addresses_of(address), inode, limit_s, not self.no_vhost)
@@ -170,12 +160,7 @@ def role_of(role: str) -> Role:
 
 def duration_of(duration: str | None) -> float | None:
     """Seconds. Raises BadInput."""
-    from netconsole.base.figure import parse_duration
-
-    seconds = None if duration is None else parse_duration(duration)
-    if duration is not None and (seconds is None or not 0 < seconds <= MAX_DURATION_S):
-        raise bad("--duration", "", f'expected a time from 1ms to 24h such as "30s", found "{safe(duration, 40)}"')
-    return seconds
+    return None if duration is None else time_of("--duration", duration, "1ms", "24h", "30s")
 
 
 def addresses_of(text: str) -> list[str]:

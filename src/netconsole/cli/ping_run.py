@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netconsole.base.errors import bad
-from netconsole.base.figure import safe
 from netconsole.base.readers import stat_of
 from netconsole.cli.measuring import spread
-from netconsole.cli.options import DONE, INTERRUPTED, UNABLE, entered, fail
+from netconsole.cli.options import DONE, INTERRUPTED, UNABLE, entered, fail, time_of
 from netconsole.cli.ping_capture import PingBetween, duration_of, measured, say
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from netconsole.probes.manifest import Manifest
     from netconsole.run.ping_plan import PingPlan
 
-MAX_ECHOES_PER_S = 10_000
 COLUMNS = 80
 _LINES_PER_S = 20
 """Echoes that are shown one by one, each second."""
@@ -121,12 +119,7 @@ def _check_directory(output: Path) -> None:
 
 def interval_us_of(interval: str) -> int:
     """Microseconds between two echoes. Raises BadInput."""
-    from netconsole.base.figure import parse_duration
-
-    seconds = parse_duration(interval)
-    if seconds is None or not 1 / MAX_ECHOES_PER_S <= seconds <= 60:
-        raise bad("--interval", "", f'expected a time from 0.1ms to 60s such as "100ms", found "{safe(interval, 40)}"')
-    return round(seconds * 1e6)
+    return round(time_of("--interval", interval, "0.1ms", "60s", "100ms") * 1e6)
 
 
 def _longest_s(made: PingPlan, limit_s: float) -> float:

@@ -20,9 +20,10 @@ from netconsole.cli.options import (
     approach,
     none_measured,
     only_one,
+    time_of,
 )
 
-MOST_S = 720 * 3600.0
+LONGEST = "720h"
 MAX_NOTE = 400
 MOST_BYTES = 1000 * 1024**3
 _SIZE = re.compile(r"([0-9]{1,7})(MB|GB)")
@@ -63,7 +64,6 @@ def record(
 
     `netconsole replay` shows it later.
     """
-    from netconsole.base.figure import parse_duration
     from netconsole.run import headless
     from netconsole.run.assembly import open_run
     from netconsole.run.stop import Interrupted
@@ -71,9 +71,7 @@ def record(
     host = only_one(what.host, "netconsole record")
     if output == Path("-"):
         raise bad("-o", "", "a recording goes to a file, not to standard output: name one")
-    duration_s = None if duration is None else parse_duration(duration)
-    if duration is not None and (duration_s is None or not 0 < duration_s <= MOST_S):
-        raise bad("--duration", "", f'expected a time from 1ms to 720h such as "10m", found "{safe(duration, 40)}"')
+    duration_s = None if duration is None else time_of("--duration", duration, "1ms", LONGEST, "10m")
     interval_s = what.interval_s(duration_s)
     max_bytes, max_s = bounds(max_size, max_time)
     with approach(host) as way, open_run(what.plan(interval_s, duration_s), way) as live:
@@ -97,14 +95,10 @@ def record(
 
 def bounds(size: str, time: str) -> tuple[int, float]:
     """Bytes and seconds of the bounds of a recording. Raises BadInput."""
-    from netconsole.base.figure import parse_duration
-    from netconsole.recording.writer import LEAST_BYTES, LEAST_S
+    from netconsole.recording.writer import LEAST_BYTES
 
     match = _SIZE.fullmatch(size)
     max_bytes = int(match[1]) * _BYTES[match[2]] if match else 0
     if not LEAST_BYTES <= max_bytes <= MOST_BYTES:
         raise bad("--max-size", "", f'expected a size from 1MB to 1000GB such as "100MB", found "{safe(size, 40)}"')
-    max_s = parse_duration(time)
-    if max_s is None or not LEAST_S <= max_s <= MOST_S:
-        raise bad("--max-time", "", f'expected a time from 1m to 720h such as "12h", found "{safe(time, 40)}"')
-    return max_bytes, max_s
+    return max_bytes, time_of("--max-time", time, "1m", LONGEST, "12h")
