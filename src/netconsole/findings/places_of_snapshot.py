@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import ABOUT
 from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, of_span, with_incidents
+from netconsole.findings.incident import Incident, document
 from netconsole.findings.match import Level
 from netconsole.probes.manifest import Manifest
+from netconsole.profile.profile import Profile
+from netconsole.snapshot import builder
 from netconsole.snapshot.document import DropPlaceData, Snapshot, SnapshotValue, seconds
+from netconsole.telemetry.action import BudgetAction
+from netconsole.telemetry.session import LineState
 from netconsole.telemetry.span import Span
+from netconsole.telemetry.state import State
 
 MAX_PLACES = 200
 """More are left out of the document, the smallest. The rows that they come from are in it all the same."""
+
+
+def whole_snapshot(
+    state: State,
+    manifests: Mapping[str, Manifest],
+    profile: Profile,
+    since: builder.Totals,
+    log: Iterable[Incident],
+    facts: Mapping[str, FactData],
+    note: str | None = None,
+    actions: Iterable[BudgetAction] = (),
+    line: LineState | None = None,
+) -> Snapshot:
+    """The snapshot since then, with the incidents of ``log`` and the places. Call it inside ``Session.view``."""
+    incidents = document(log, since.wall_ns)
+    taken = builder.build(state, manifests, profile, since, facts, note, actions, incidents, line)
+    return with_drop_places(taken, builder.span(state, since), manifests)
 
 
 def with_drop_places(snapshot: Snapshot, span: Span, manifests: Mapping[str, Manifest]) -> Snapshot:

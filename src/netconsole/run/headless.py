@@ -17,9 +17,8 @@ from threading import Event
 
 from netconsole.base import figure
 from netconsole.base.output import print_progress
-from netconsole.findings.incident import document
 from netconsole.findings.incidents import Incidents
-from netconsole.findings.places_of_snapshot import with_drop_places
+from netconsole.findings.places_of_snapshot import whole_snapshot
 from netconsole.probes.manifest import Manifest
 from netconsole.recording.recorder import Recorder
 from netconsole.run.assembly import LiveRun
@@ -81,9 +80,7 @@ def measure(live: LiveRun, duration_s: float, note: str | None = None) -> Snapsh
         line = session.connection().line
         with session.view() as state:
             actions = live.enforcer.actions
-            found = document(incidents.log, start.wall_ns)
-            taken = builder.build(state, manifests, profile, start, read, note, actions, found, line=line)
-            return with_drop_places(taken, builder.span(state, start), manifests)
+            return whole_snapshot(state, manifests, profile, start, incidents.log, read, note, actions, line)
 
 
 def record(live: LiveRun, recorder: Recorder, duration_s: float | None) -> bool:

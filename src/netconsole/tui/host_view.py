@@ -14,10 +14,10 @@ from netconsole.budget.enforcer import Enforcer
 from netconsole.compare.live import LiveComparison
 from netconsole.compare.reference import Reference
 from netconsole.escalation.investigation import Investigation
-from netconsole.findings.incident import Incident, document
+from netconsole.findings.incident import Incident
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.match import RowName, RowVerdict
-from netconsole.findings.places_of_snapshot import with_drop_places
+from netconsole.findings.places_of_snapshot import whole_snapshot
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import said
@@ -196,10 +196,8 @@ class WatchedHost:
         facts = self.read_facts() if self.read_facts is not None else {}
         with self.session.view() as state:
             actions = self.enforcer.actions if self.enforcer is not None else ()
-            incidents = document(self.findings.log, since.wall_ns)
-            line = self.session.connection().line
-            taken = builder.build(state, self.manifests, self.profile, since, facts, note, actions, incidents, line)
-            return with_drop_places(taken, builder.span(state, since), self.manifests)
+            line, log = self.session.connection().line, self.findings.log
+            return whole_snapshot(state, self.manifests, self.profile, since, log, facts, note, actions, line)
 
 
 def watched_run(live: LiveRun) -> WatchedHost:

@@ -11,8 +11,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from netconsole.base import figure
-from netconsole.findings.incident import document
-from netconsole.findings.places_of_snapshot import with_drop_places
+from netconsole.findings.places_of_snapshot import whole_snapshot
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.replay_session import ReplaySession
@@ -121,9 +120,8 @@ class ReplayApp(ConsoleApp):
     def _take(self, _since: builder.Totals, note: str | None) -> Snapshot:
         with self.session.view() as state:
             since, actions = self.replayed.since(), self.replayed.actions()
-            incidents = document(self.replayed.incidents(), since.wall_ns)
-            taken = builder.build(state, self.manifests, self.watched.profile, since, {}, note, actions, incidents)
-            return with_drop_places(taken, builder.span(state, since), self.manifests)
+            log = self.replayed.incidents()
+            return whole_snapshot(state, self.manifests, self.watched.profile, since, log, {}, note, actions)
 
     def action_knobs(self, probe: str | None = None) -> None:
         self.say(_READ_ONLY, "look")

@@ -13,7 +13,7 @@ import pytest
 from netconsole.findings import drop_places
 from netconsole.findings.incident import Incident, document
 from netconsole.findings.incidents import Incidents
-from netconsole.findings.places_of_snapshot import with_drop_places
+from netconsole.findings.places_of_snapshot import whole_snapshot
 from netconsole.probes import catalogue
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.player import Player
@@ -80,10 +80,8 @@ def test_a_replay_says_the_same(path: Path) -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_a_snapshot_says_the_same(path: Path) -> None:
     player, _ = replayed(path)
-    state, incidents = player.place.state, document(player.place.findings.log)
-    profile, start = Profile("summary", budget=Budget()), builder.totals_at_start(state)
-    taken = builder.build(state, MANIFESTS, profile, start, incidents=incidents)
-    taken = with_drop_places(taken, builder.span(state, start), MANIFESTS)
+    state, profile = player.place.state, Profile("summary", budget=Budget())
+    taken = whole_snapshot(state, MANIFESTS, profile, builder.totals_at_start(state), player.place.findings.log, {})
     assert taken.incidents is not None and taken.drop_places is not None and taken.balance is not None
     found = {(one.stage, one.where, one.why, one.total, one.at_least) for one in taken.drop_places}
     told = [msgspec.structs.replace(one, duration_s=None) for one in taken.incidents]
