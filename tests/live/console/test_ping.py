@@ -24,6 +24,27 @@ from tests.support.terminal_process import TerminalProcess
 pytestmark = pytest.mark.starting
 
 COUNT = 30
+WATCHED = """
+import json, sys, time
+from netconsole.ping.vantage import Between
+from netconsole.probes.catalogue import load_all
+from netconsole.run.ping_places import HERE
+from netconsole.run.ping_plan import PingTraffic, plan
+from netconsole.run.ping_watch import PingWatch, look_around
+
+target, count = sys.argv[1], int(sys.argv[2])
+manifests, traffic = load_all(), PingTraffic(count, 2000)
+made = plan((HERE, target), look_around({}, manifests), {}, Between(outside=["eth0"]), traffic, "watched", False)
+watching = PingWatch(made, manifests)
+watching.start()
+while not watching.is_over:
+    time.sleep(0.05)
+taken = watching.finish()
+(place,) = watching.progress()
+outcomes = [packet.outcome for packet in taken["host"].packets]
+print(json.dumps([place.phase, watching.told, taken["host"].run, outcomes, sorted(taken["host"].facts)[:1]]))
+"""
+"""What the wizard of the console does with a plan."""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +78,18 @@ def test_run_sends_and_writes_what_every_echo_took(net: TwoHosts, tmp_path: Path
     )
     assert f"{COUNT} sent, {COUNT} answered, 0 refused" in done.stderr
     assert "netconsole ping capture --role receiver-vm --host ssh://root@HOST" in done.stderr
+
+
+def test_the_wizard_measures_the_same(net: TwoHosts) -> None:
+    ip = shutil.which("ip") or "ip"
+    done = subprocess.run(
+        [ip, "netns", "exec", net.a.name, sys.executable, "-c", WATCHED, B, str(COUNT)],
+        capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    phase, told, run, outcomes, facts = json.loads(done.stdout)
+    assert (phase, told, run) == ("ended", f"{COUNT} sent, {COUNT} answered, 0 refused", "watched")
+    assert outcomes == ["answered"] * COUNT and facts
 
 
 def test_a_run_whose_time_is_over_sends_no_more(net: TwoHosts, tmp_path: Path) -> None:
