@@ -92,10 +92,21 @@ class ScaledPath:
     bars: list[ScaledBar]
 
 
+MAX_QUOTED = 500
+"""A longer line of an output is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """What a program wrote, line by line, as it stands."""
+
+    lines: list[str]
+
+
 SHORT_LINES = 40
 """What a reader of a ticket sees of Markdown before opening the rest."""
 
-ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve | ScaledPath
+ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve | ScaledPath | Quoted
 
 
 @dataclass(frozen=True, slots=True)

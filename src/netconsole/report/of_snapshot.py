@@ -17,6 +17,7 @@ from netconsole.report.blocks import (
     Document,
     Heading,
     Note,
+    Quoted,
     ReportBlock,
     SummaryLine,
     SummaryLines,
@@ -54,6 +55,8 @@ from netconsole.telemetry.words import probe_state
 MAX_ROWS = 30
 """A report shows only the largest rows of a table. The JSON document has all rows."""
 MAX_HISTOGRAMS = 12
+MAX_LINES = 200
+"""Of the output of a command."""
 FACT_AREAS = (
     "kernel/", "cpu/", "memory/", "module/", "conntrack/", "ovs/", "vm/", "nic/", "tc/",
     "netns/", "sysctl/net.core.",
@@ -101,6 +104,7 @@ def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[
     blocks: list[ReportBlock] = []
     if others:
         blocks += [Heading("What else stands out"), SummaryLines(others)]
+    blocks += _commands(snapshot)
     if snapshot.ping is not None:
         blocks += [Heading("A ping between two VMs"), *ping_blocks(snapshot.ping, formulas=False)]
     blocks += of_all_vms(snapshot)
@@ -118,6 +122,20 @@ def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[
     if snapshot.facts:
         blocks += [Heading("Configuration of the host"), *_facts(snapshot)]
     return blocks
+
+
+def _commands(snapshot: Snapshot) -> Iterator[ReportBlock]:
+    """What those said that were run by hand."""
+    if snapshot.commands:
+        yield Heading("What commands said")
+    for one in snapshot.commands or ():
+        ended = f", ended with status {one.status}" if one.status else ""
+        cut = ", its beginning is cut off" if one.is_cut else ""
+        yield Note(f"{one.at}{ended}{cut}")
+        told = [line.expandtabs() for line in (one.output or "").splitlines()]
+        more = [f"({len(told) - MAX_LINES} more lines are in the JSON document)"] if len(told) > MAX_LINES else []
+        nothing = one.why or "the command printed nothing"
+        yield Quoted([f"$ {one.command}", *(told[:MAX_LINES] or [f"({nothing})"]), *more])
 
 
 def _budget(snapshot: Snapshot) -> Iterator[ReportBlock]:

@@ -10,11 +10,13 @@ from netconsole.base import figure
 from netconsole.base.figure import safe
 from netconsole.probes.polarity import TIME_UNITS
 from netconsole.report.blocks import (
+    MAX_QUOTED,
     Bars,
     Curve,
     Document,
     Heading,
     Note,
+    Quoted,
     ReportBlock,
     ScaledPath,
     SummaryLine,
@@ -91,6 +93,8 @@ def _block(block: ReportBlock) -> str:
             return f"<h2>{escape(text)}</h2>"
         case Note(text):
             return f"<p>{escape(text, 2000)}</p>"
+        case Quoted(lines):
+            return "<pre>{}</pre>".format("\n".join(escape(line, MAX_QUOTED) for line in lines))
         case SummaryLines(lines):
             return f"<ul>{''.join(map(_line, lines))}</ul>"
         case TextTable():

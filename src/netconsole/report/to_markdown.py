@@ -7,11 +7,13 @@ from collections.abc import Iterable
 
 from netconsole.base.figure import safe
 from netconsole.report.blocks import (
+    MAX_QUOTED,
     Bars,
     Curve,
     Document,
     Heading,
     Note,
+    Quoted,
     ReportBlock,
     ScaledPath,
     SummaryLine,
@@ -66,6 +68,10 @@ def _block(block: ReportBlock) -> list[str]:
             return [f"## {escape(text)}"]
         case Note(text):
             return [escape(text, 2000)]
+        case Quoted(lines):
+            shown = "\n".join(safe(line, MAX_QUOTED) for line in lines)
+            fence = _fence(shown, 3)
+            return [fence, *shown.splitlines(), fence]
         case SummaryLines(lines):
             return [_line(line) for line in lines]
         case TextTable():
@@ -86,9 +92,14 @@ def _line(line: SummaryLine) -> str:
 def _code(text: str) -> str:
     """A command as code, whatever backticks it holds. A link in it would be none."""
     shown = safe(text, 1000)
-    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    fence = _fence(shown, 1)
     pad = " " if shown[:1] in ("`", "") or shown[-1:] == "`" or (shown[0] == shown[-1] == " ") else ""
     return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """More backticks than the text has in a row."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def _table(table: TextTable) -> list[str]:

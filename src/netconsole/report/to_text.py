@@ -6,11 +6,13 @@ import textwrap
 
 from netconsole.base.figure import fit, safe, width
 from netconsole.report.blocks import (
+    MAX_QUOTED,
     Bars,
     Curve,
     Document,
     Heading,
     Note,
+    Quoted,
     ReportBlock,
     ScaledPath,
     SummaryLine,
@@ -48,6 +50,8 @@ def _block(block: ReportBlock) -> list[str]:
             return ["", safe(text).upper()]
         case Note(text):
             return [safe(text, 2000)]
+        case Quoted(lines):
+            return [f"    {safe(line, MAX_QUOTED)}" for line in lines]
         case SummaryLines(lines):
             return [line for one in lines for line in _line(one)]
         case TextTable():

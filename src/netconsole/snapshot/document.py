@@ -257,6 +257,18 @@ class DropPlaceData(msgspec.Struct, frozen=True):
     probes: list[str] = []
 
 
+class CommandData(msgspec.Struct, frozen=True):
+    """What a command said that a finding advises, when (UTC) it was run; or why there is no output."""
+
+    at: str
+    command: str
+    output: str | None = None
+    status: int | None = None
+    is_cut: bool = False
+    """Whether the beginning of the output is missing."""
+    why: str | None = None
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """A whole snapshot. ``incidents``: the worst first, ended ones included; null where nobody looked for them.
 
@@ -280,6 +292,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     balance: list[BalanceData] | None = None
     drop_places: list[DropPlaceData] | None = None
     """Where packets died, the most important first; null where nobody looked."""
+    commands: list[CommandData] | None = None
+    """What commands said that were run by hand in the console; null: none was, or it was not wanted."""
 
 
 def seconds(snapshot: Snapshot, probe: str) -> float:

@@ -81,6 +81,9 @@ PSEUDONYM = re.compile(
 """What stands for a name or an address in a redacted snapshot."""
 
 
+LEFT_OUT = "left out: an output may name what no pseudonym is known for"
+
+
 class _SecretLabels(NamedTuple):
     """The labels that name processes, VMs, devices and network namespaces."""
 
@@ -130,6 +133,10 @@ class Redactor:
         document["profile"]["scope"] = self._any(document["profile"]["scope"])
         for name in ("governor", "incidents", "ping", "balance", "drop_places"):
             document[name] = self._record(document[name])
+        for one in document["commands"] or ():
+            one["command"] = self.text(one["command"])
+            one["why"] = self._any(one["why"]) if one["output"] is None else LEFT_OUT
+            one["output"] = None
         for probe in document["probes"].values():
             for name in ("why", "attach", "filters", "tables", "events", "row_examples", "cost"):
                 if name in probe:

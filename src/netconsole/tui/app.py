@@ -290,7 +290,8 @@ class ConsoleApp(TerminalApp):
 
         watched = self.watched
         write = partial(self._write, watched)
-        self.push_screen(SnapshotScreen(self.session, watched.take, write, partial(self._written, watched)))
+        written = partial(self._written, watched)
+        self.push_screen(SnapshotScreen(self.session, watched.take, write, written, ran=[*watched.ran.values()]))
 
     def _write(self, watched: WatchedHost, taken: Snapshot, wanted: Wanted) -> None:
         """Writes a snapshot to a file. Runs in a thread. Raises BadInput."""
@@ -461,7 +462,7 @@ class ConsoleApp(TerminalApp):
             return
         line = session.connection().line
         where = line.address if line is not None else "this host"
-        self.push_screen(CommandsScreen(commands, where, partial(row_keys.run, session)))
+        self.push_screen(CommandsScreen(commands, where, partial(row_keys.run, session), self.watched.ran))
 
     def action_copy(self) -> None:
         """Copies the first command, finding or row text of the subject; when pressed again, the next of these."""

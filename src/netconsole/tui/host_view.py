@@ -23,7 +23,7 @@ from netconsole.profile.profile import Profile
 from netconsole.profile.scope import said
 from netconsole.snapshot import builder
 from netconsole.snapshot.balance_watch import BalanceWatch
-from netconsole.snapshot.document import Snapshot
+from netconsole.snapshot.document import CommandData, Snapshot
 from netconsole.telemetry.session import Session
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
@@ -89,6 +89,8 @@ class WatchedHost:
         self.recordings = Recordings(session, manifests, self.findings.saved)
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
+        self.ran: dict[str, CommandData] = {}
+        """What commands of findings said when they were run last."""
         self.ping: WizardState | None = None
         """What was entered and measured in the wizard for a ping."""
         self.main = MainScreen(panes(manifests, self.probes_here()))

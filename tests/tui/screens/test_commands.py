@@ -48,6 +48,8 @@ async def test_commands_are_shown_before_they_run(asked: Asked) -> None:
         assert asked.commands == []
         text = await one.press("x")
         assert asked.commands == [("host", COMMAND), ("blue", COMMAND)]
+        assert isinstance(asked.says, CommandOutput)
+        assert one.app.watched.ran[COMMAND].output == asked.says.text, "a ticket may have it"
         assert "first" in text and "second [bold]" in text and "took 12.3 ms" in text and "x run again" in text
         await one.press("q")
         assert one.main.is_current

@@ -116,6 +116,20 @@ async def test_the_form_and_the_ending_of_the_file_follow_each_other() -> None:
         assert "[md]" in await one.settled()
 
 
+@pytest.mark.parametrize("wanted", ["yes", "no"])
+async def test_what_commands_said_is_in_it_where_it_is_wanted(here: Path, wanted: str) -> None:
+    async with running() as one:
+        await one.press("s")
+        assert not one.app.screen.query("#field-commands"), "none was run"
+        await one.press("escape")
+        one.app.watched.ran["ip a"] = document.CommandData("2026-11-02T20:59:00Z", "ip a", "1: lo\n", 0)
+        await one.press("s")
+        fill(one, time="", file="ticket.json", commands=wanted)
+        await one.press("enter")
+        said = document.load(here / "ticket.json").commands
+        assert [command.output for command in said or ()] == ["1: lo\n"] * (wanted == "yes")
+
+
 async def test_redacted_it_names_nobody(here: Path) -> None:
     async with running() as one:
         await one.press("s")

@@ -9,10 +9,10 @@ import pytest
 
 from netconsole.ping.analysis.analyze import analyze
 from netconsole.probes.catalogue import load_all
-from netconsole.report.blocks import Bars, Curve, Document, Heading, Note, ReportBlock, SummaryLines, TextTable
+from netconsole.report.blocks import Bars, Curve, Document, Heading, Note, Quoted, ReportBlock, SummaryLines, TextTable
 from netconsole.report.of_ping import ping_blocks
 from netconsole.report.of_samples import samples
-from netconsole.report.of_snapshot import FACT_AREAS, MAX_FACTS, MAX_HISTOGRAMS, MAX_ROWS, of_snapshot
+from netconsole.report.of_snapshot import FACT_AREAS, MAX_FACTS, MAX_HISTOGRAMS, MAX_LINES, MAX_ROWS, of_snapshot
 from netconsole.snapshot.document import Snapshot
 from tests.support import made_up
 from tests.support.ping import linked
@@ -103,6 +103,32 @@ def test_the_order_behind() -> None:
         TextTable(["probe", "state", "why"], [["own", "! degraded", "half"]])
     ]
     assert below("Actions of the governor", found) == [TextTable(["probe", "because"], [["own", "dear"]])]
+
+
+def test_what_commands_said_stands_as_they_wrote_it_and_why_they_said_nothing() -> None:
+    at = "2026-11-02T20:59:00Z"
+    long = "\n".join(map(str, range(MAX_LINES + 2)))
+    found = report(
+        commands=[
+            {"at": at, "command": "ip a", "output": "a\n\tb\n", "status": 1, "is_cut": True},
+            {"at": at, "command": "ss -t", "output": "", "status": 0},
+            {"at": at, "command": "tc -s qdisc", "why": "tc is not installed there"},
+            {"at": at, "command": "ip l", "output": long, "status": 0},
+        ]
+    )
+    blocks = below("What commands said", found)
+    assert blocks[:6] == [
+        Note(f"{at}, ended with status 1, its beginning is cut off"),
+        Quoted(["$ ip a", "a", "        b"]),
+        Note(at),
+        Quoted(["$ ss -t", "(the command printed nothing)"]),
+        Note(at),
+        Quoted(["$ tc -s qdisc", "(tc is not installed there)"]),
+    ]
+    last = blocks[7]
+    assert isinstance(last, Quoted)
+    assert len(last.lines) == 1 + MAX_LINES + 1
+    assert last.lines[-1] == "(2 more lines are in the JSON document)"
 
 
 def test_a_probe_that_measured_is_told_with_its_title_and_what_it_cannot_see() -> None:

@@ -10,6 +10,7 @@ from netconsole.report.blocks import (
     Curve,
     Heading,
     Note,
+    Quoted,
     ReportBlock,
     ScaledBar,
     ScaledPath,
@@ -151,6 +152,14 @@ def test_markdown() -> None:
         "",
     ]
     assert "<details>" not in to_markdown(document(behind=tuple(DRAWN)))
+
+
+def test_what_a_program_wrote_stands_as_it_is_and_ends_nothing() -> None:
+    shown = document(Quoted(["$ nft list", "  a |b| <i>", "```", "\x1b[2Jx"]))
+    assert to_text(shown).split("\n")[2:6] == ["    $ nft list", "      a |b| <i>", "    ```", "    \\x1b[2Jx"]
+    markdown = to_markdown(shown).split("\n")
+    assert markdown[4:10] == ["````", "$ nft list", "  a |b| <i>", "```", "\\x1b[2Jx", "````"]
+    assert "<pre>$ nft list\n  a |b| &lt;i&gt;\n```\n\\x1b[2Jx</pre>" in to_html(shown)
 
 
 def test_a_line_without_a_word_has_no_empty_bold() -> None:

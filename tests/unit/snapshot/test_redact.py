@@ -22,7 +22,7 @@ from netconsole.probes.catalogue import shipped
 from netconsole.report import of_comparison, of_snapshot, to_html, to_markdown, to_text
 from netconsole.snapshot import redact_key
 from netconsole.snapshot.document import Snapshot, encode
-from netconsole.snapshot.redact import Redactor
+from netconsole.snapshot.redact import LEFT_OUT, Redactor
 from tests.support import made_up
 
 SECRETS = [
@@ -319,6 +319,20 @@ def test_a_namespace_whose_name_is_a_number_is_redacted_and_an_inode_is_not() ->
     for netns, expected in (("42", "netns-"), ("4026532177", "4026532177")):
         row = with_device("vnet1", "x", netns).probes["kernel_drops"].tables["drops"][0]
         assert str(row["netns"]).startswith(expected)
+
+
+def test_what_commands_wrote_is_left_out_and_that_is_said() -> None:
+    document = made_up.document(1, samples=3, drops_per_s=2)
+    at = "2026-11-02T20:59:00Z"
+    document["commands"] = [
+        {"at": at, "command": "ip route get 198.51.100.9", "output": "via acme-gw", "status": 0},
+        {"at": at, "command": "ss -t", "why": "no answer from 198.51.100.9"},
+    ]
+    found = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot)).commands
+    assert found is not None
+    assert [(one.output, one.status) for one in found] == [(None, 0), (None, None)]
+    assert found[0].why == LEFT_OUT and "no answer from" in (found[1].why or "")
+    assert "198.51.100.9" not in f"{found}" and "acme" not in f"{found}"
 
 
 def test_nothing_that_a_host_answered_about_a_cause_is_left() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from netconsole.base import figure
-from netconsole.base.timestamps import clock
+from netconsole.base.timestamps import clock, utc
+from netconsole.snapshot.document import CommandData
 from netconsole.telemetry.request import CommandOutput
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.text_page import OverScreen
@@ -31,10 +32,16 @@ class Ran:
 class CommandsScreen(OverScreen):
     """The commands of a row's findings. :meth:`run` runs them, one after another."""
 
-    def __init__(self, commands: Sequence[str], where: str, run: Callable[[str], CommandOutput]) -> None:
-        """``where``: the host, as people call it. ``run`` raises OSError, with one sentence."""
+    def __init__(
+        self,
+        commands: Sequence[str],
+        where: str,
+        run: Callable[[str], CommandOutput],
+        kept: MutableMapping[str, CommandData],
+    ) -> None:
+        """``where``: the host, as people call it. ``run`` raises OSError, with one sentence. ``kept``: for tickets."""
         super().__init__()
-        self._commands, self._where, self._ask = commands, where, run
+        self._commands, self._where, self._ask, self._kept = commands, where, run, kept
         self._ran: dict[str, Ran] = {}
         self._is_running = False
 
@@ -69,6 +76,7 @@ class CommandsScreen(OverScreen):
                 self._ran[command] = Ran(self._ask(command), "", time.time_ns())
             except OSError as error:
                 self._ran[command] = Ran(None, error.strerror or str(error), time.time_ns())
+            self._kept[command] = _kept(command, self._ran[command])
             self.app.call_later(self.app.run_action, "redraw")
         self.app.call_later(self._ended, "")
 
@@ -76,6 +84,13 @@ class CommandsScreen(OverScreen):
         self._is_running = False
         self.say(why, "act")
         self.app.call_later(self.app.run_action, "redraw")
+
+
+def _kept(command: str, ran: Ran) -> CommandData:
+    at = utc(ran.at_ns / 1e9)
+    if ran.output is None:
+        return CommandData(at, command, why=ran.why)
+    return CommandData(at, command, ran.output.text, ran.output.status, ran.output.is_cut)
 
 
 def _said(ran: Ran) -> list[Line]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import msgspec
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -23,7 +24,7 @@ from netconsole.base.errors import BadInput, bad
 from netconsole.base.figure import parse_duration, safe
 from netconsole.base.output import FORMATS
 from netconsole.snapshot import builder
-from netconsole.snapshot.document import Snapshot
+from netconsole.snapshot.document import CommandData, Snapshot
 from netconsole.telemetry.session import ReadsWhole, Session
 from netconsole.tui import actions
 from netconsole.tui.scene.scene import Scene
@@ -44,6 +45,7 @@ _HINTS = {
     "note": "what you see or suspect, for the reader",
     "form": "json: can be compared and loaded; md: for a ticket; html: a page with charts",
     "file": "a new file; nothing is overwritten",
+    "commands": "yes: with what the commands said that you ran (x); not where redact is yes",
     "redact": "yes: pseudonyms for addresses, MACs, host, VMs, processes, devices, namespaces",
 }
 
@@ -59,6 +61,7 @@ class Wanted:
     form: str
     file: Path
     redact: bool
+    commands: bool = False
 
 
 class SnapshotScreen(Screen[None]):
@@ -79,10 +82,12 @@ class SnapshotScreen(Screen[None]):
         write: Callable[[Snapshot, Wanted], None],
         written: Callable[[Path], None],
         stretch: str | None = None,
+        ran: Sequence[CommandData] = (),
     ) -> None:
         """``take`` makes the snapshot and ``write`` the file, both in a thread. Then ``written`` is called.
 
         ``stretch`` says which part of a recording the snapshot is of. Then there is no time to enter, and no waiting.
+        ``ran``: what commands said, which the user may want in it.
         """
         super().__init__()
         self.step: Step = "asking"
@@ -91,6 +96,7 @@ class SnapshotScreen(Screen[None]):
         self._write = write
         self._written = written
         self._stretch = stretch
+        self._ran = ran
         self._wanted: Wanted | None = None
         self._taken: Snapshot | None = None
         """A snapshot that could not be written. The next Enter writes it, and does not measure again."""
@@ -113,6 +119,8 @@ class SnapshotScreen(Screen[None]):
         yield _field("note", "")
         yield _choice("form", tuple(FORMATS), DEFAULT_FORMAT)
         yield _field("file", default_file(host, DEFAULT_FORMAT))
+        if self._ran:
+            yield _choice("commands", ("no", "yes"), "yes")
         yield _choice("redact", ("no", "yes"), "no")
         yield Lines(id="hint")
         yield Lines(id="told")
@@ -218,7 +226,8 @@ class SnapshotScreen(Screen[None]):
         try:
             if self._taken is None:
                 self._taken = self._take(since, wanted.note)
-            self._write(self._taken, wanted)
+            said = [*self._ran] if wanted.commands else None
+            self._write(msgspec.structs.replace(self._taken, commands=said), wanted)
         except BadInput as error:
             self.app.call_later(self._failed, str(error))
         except OSError as error:
@@ -254,7 +263,8 @@ class SnapshotScreen(Screen[None]):
             raise bad(file, "", "exists already: name another file")
         if not os.access(file.parent, os.W_OK | os.X_OK):
             raise bad(file, "", "no permission to write there")
-        return Wanted(duration_s, note[:MAX_NOTE] or None, form, file, self._choice("redact") == "yes")
+        commands = bool(self._ran) and self._choice("commands") == "yes"
+        return Wanted(duration_s, note[:MAX_NOTE] or None, form, file, self._choice("redact") == "yes", commands)
 
     def _choice(self, name: str) -> str:
         return self.query_one(f"#field-{name}", Choice).value
