@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,72 +16,15 @@ import pytest
 from netconsole.telemetry.frames import AnyFrame, Cost, Row, Table
 from netconsole_collector.sources.base import SourceError, SourceReading
 from netconsole_collector.sources.ovs.pmd import OvsPmd
-from netconsole_collector.sources.ovs.unixctl import Unixctl
-from tests.support.live.vswitchd import BRIDGE, DATAPATH, Vswitchd
+from tests.support.live.pmd_switch import AT_ONCE, CPU, PmdSwitch
+from tests.support.live.vswitchd import BRIDGE, DATAPATH
 from tests.support.sources import SECOND_NS, frames_of
 
-CPU = max(os.sched_getaffinity(0))
-FRAME = "02000000000b02000000000a0800" + "450000230000000040110000c0000201c0000202" + "04000009000f0000" + "00" * 18
-"""Ethernet, IPv4 and UDP, in hexadecimal digits."""
-AT_ONCE = 50
-"""Frames that one command brings: a port that is no device keeps a hundred."""
 SOME = 5000
-LIMIT_S = 20.0
 TIERS = {
     "Simple Match hits": "simple_hits", "EMC hits": "emc_hits", "Megaflow hits": "megaflow_hits", "Upcalls": "upcalls",
     "Rx packets": "packets", "Tx packets": "tx_packets", "Tx batches": "tx_batches",
 }  # fmt: skip
-_RECEIVED = re.compile(r"Rx packets:\s+(\d+)")
-
-
-class PmdSwitch(Vswitchd):
-    """The switch has one PMD thread, for the ports p0 and p1."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, "--enable-dummy")
-        try:
-            self.vsctl("set", "Open_vSwitch", ".", f"other_config:pmd-cpu-mask={1 << CPU:x}")
-            for port in ("p0", "p1"):
-                self.add(port)
-            self.ofctl("add-flow", BRIDGE, "in_port=p0,actions=output:p1")
-            self.until(lambda: "core_id" in self.performance())
-        except BaseException:
-            self.close()
-            raise
-
-    def add(self, port: str) -> None:
-        self.vsctl("add-port", BRIDGE, port, "--", "set", "Interface", port, "type=dummy-pmd")
-
-    def ofctl(self, *words: str) -> str:
-        return self._run("ovs-ofctl", *words)
-
-    def performance(self) -> str:
-        return self.appctl("dpif-netdev/pmd-perf-show", DATAPATH)
-
-    def figure(self, name: str) -> int:
-        """A figure of the PMD thread, as ovs-appctl shows it."""
-        found = re.search(rf"{name}:\s+(\d+)", self.performance())
-        return int(found[1]) if found else 0
-
-    def cycles(self) -> int:
-        found = re.search(r"core_id.*?processing cycles: (\d+)", self.appctl("dpif-netdev/pmd-stats-show"), re.S)
-        assert found
-        return int(found[1])
-
-    def forward(self, packets: int = SOME) -> None:
-        """Brings packets to p0, some at a time, and waits until these have been received."""
-        control = Unixctl(str(self.directory / f"ovs-vswitchd.{self.pid}.ctl"))
-
-        def received() -> int:
-            found = _RECEIVED.search(control.ask("dpif-netdev/pmd-perf-show", DATAPATH, timeout_s=LIMIT_S))
-            return int(found[1]) if found else 0
-
-        expected = received()
-        for _ in range(packets // AT_ONCE):
-            control.ask("netdev-dummy/receive", "p0", *[FRAME] * AT_ONCE, timeout_s=LIMIT_S)
-            expected += AT_ONCE
-            self.until(lambda: received() == expected)  # noqa: B023 - it is called before the next turn
-        control.close()
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +69,10 @@ def pmd(frames: list[AnyFrame]) -> Row:
     "modes.summary",
 )
 def test_each_packet_and_its_cycles_are_those_that_open_vswitch_shows(switch: PmdSwitch, source: OvsPmd) -> None:
-    switch.forward()  # the flow is known
+    switch.forward(SOME)  # the flow is known
     read(source)
     before, cycles = {name: switch.figure(name) for name in TIERS}, switch.cycles()
-    switch.forward()
+    switch.forward(SOME)
     row = pmd(read(source))
     assert (row.labels["datapath"], row.labels["core"]) == (DATAPATH, CPU)
     after = {name: switch.figure(name) for name in TIERS}
@@ -154,7 +96,7 @@ def test_an_idle_thread_has_no_ratios(switch: PmdSwitch, source: OvsPmd) -> None
 
 
 def test_a_clear_is_recognised(switch: PmdSwitch, source: OvsPmd) -> None:
-    switch.forward()
+    switch.forward(SOME)
     read(source)
     switch.appctl("dpif-netdev/pmd-stats-clear")
     switch.until(lambda: switch.figure("Rx packets") == 0)
@@ -221,7 +163,7 @@ def test_a_switch_that_is_stopped_is_said_within_two_seconds(switch: PmdSwitch, 
 
 
 def test_a_switch_that_is_killed_and_started_again(switch: PmdSwitch, source: OvsPmd) -> None:
-    switch.forward()
+    switch.forward(SOME)
     read(source)
     switch.kill()
     with pytest.raises(SourceError, match="has ended"):
@@ -232,7 +174,7 @@ def test_a_switch_that_is_killed_and_started_again(switch: PmdSwitch, source: Ov
         read(source)
     switch.ofctl("add-flow", BRIDGE, "in_port=p0,actions=output:p1")
     read(source)
-    switch.forward()
+    switch.forward(SOME)
     frames = read(source)
     assert not [frame for frame in frames if isinstance(frame, Cost)], "a new thread was not set back"
     assert pmd(frames).counts["packets"].delta == SOME
