@@ -494,6 +494,29 @@ def test_a_coverage_counter_of_trouble(counter: str, limit: int, word: str) -> N
     quiet("ovs_pmd", "trouble", "count", {"counter": counter, "meaning": MEANINGS[counter]}, limit, word)
 
 
+@pytest.mark.proves(
+    "ovs_pmd",
+    "findings.ports.{rx_missed,rx_no_buffers,rx_policed,tx_full,tx_too_large,tx_policed,tx_refused}.!",
+    "findings.ports.down.!.dpdk", "findings.rxqs.remote.!",
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("rx_missed", "polled too late"), ("rx_no_buffers", "no buffers"), ("rx_policed", "from it are over"),
+        ("tx_full", "its queue is full"), ("tx_too_large", "larger than its MTU"), ("tx_policed", "to it are over"),
+        ("tx_refused", "an offload that it cannot do"),
+    ],
+)  # fmt: skip
+def test_what_a_polled_port_loses(value: str, word: str) -> None:
+    port: dict[str, frames.Label] = {"port": "dpdk0", "type": "dpdk"}
+    quiet("ovs_pmd", "ports", value, port, 1, "dpdk0", word)
+    said(of_gauge("ovs_pmd", "ports", port, {"down": 1}), "!", "dpdk0: no link")
+    said(of_gauge("ovs_pmd", "ports", {"port": "vm", "type": "dpdkvhostuserclient"}, {"down": 1}), None)
+    queue: dict[str, frames.Label] = {"datapath": "ovs-netdev", "port": "dpdk0", "queue": 1}
+    said(of_gauge("ovs_pmd", "rxqs", queue, {"remote": 0, "core": 3}), None)
+    said(of_gauge("ovs_pmd", "rxqs", queue, {"remote": 1, "core": 3}), "!", "dpdk0, queue 1: polled on core 3")
+
+
 def test_each_coverage_counter_of_a_lost_packet_is_a_fault() -> None:
     rules = [one for one in catalogue.shipped("ovs_pmd").findings if one.table == "trouble"]
     assert rules[0].where["counter"] == tuple(DROPS)

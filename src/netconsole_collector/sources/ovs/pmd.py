@@ -14,10 +14,12 @@ from netconsole_collector.sources.base import (
 )
 from netconsole_collector.sources.ovs.pmd_texts import coverage_in, performance_in, rxqs_in, statistics_in
 from netconsole_collector.sources.ovs.pmd_threads import PmdDatapath, PmdThreads
+from netconsole_collector.sources.ovs.polled_ports import PolledPorts
 from netconsole_collector.sources.ovs.scheduled import ThreadSchedule
 from netconsole_collector.sources.ovs.trouble import MEANINGS
 from netconsole_collector.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories
 from netconsole_collector.sources.ovs.vswitchd import USERSPACE, Vswitchd, revalidation_in
+from netconsole_collector.statuses import status
 
 MAX_DATAPATHS = 4
 MAX_RXQS = 4096
@@ -46,7 +48,10 @@ class OvsPmd(KernelSource):
     """See the module."""
 
     def __init__(self, host: Here = HERE, where: Optional[Sequence[str]] = None) -> None:
-        self._vswitchd = Vswitchd(directories() if where is None else where, host)
+        where = directories() if where is None else where
+        self._vswitchd = Vswitchd(where, host)
+        self._ports = PolledPorts(where, host)
+        self._why = ""
         self._unknown: Set[Tuple[Optional[int], str]] = set()
         """Commands that a process does not know."""
         self._threads = PmdThreads(ThreadSchedule(host))
@@ -87,8 +92,11 @@ class OvsPmd(KernelSource):
             raise SourceError(_NO_THREAD, state="unsupported")
         self._asked_ns = reading.mono_ns
         threads = self._threads.rows(self._vswitchd.pid or 0, said.datapaths)
+        ports = self._ports.rows(reading.interval_ns, reading.is_whole)
         frames = [
+            *self._status(),
             reading.table(_NAME, "threads", threads),
+            reading.table(_NAME, "ports", ports),
             reading.table(_NAME, "rxqs", self._rxq_rows.rows(self._rxqs(said.datapaths, reading.mono_ns))),
             reading.table(_NAME, "trouble", self._trouble_rows.rows(self._trouble(said.coverage))),
         ]
@@ -101,6 +109,12 @@ class OvsPmd(KernelSource):
     def close(self) -> None:
         """Close the connection."""
         self._vswitchd.close()
+
+    def _status(self) -> List[Json]:
+        if self._ports.why == self._why:
+            return []
+        self._why = self._ports.why
+        return [status(_NAME, "degraded" if self._why else "attached", self.mode, {}, self._why or None)]
 
     # ---- asking ----
 
@@ -139,6 +153,7 @@ class OvsPmd(KernelSource):
     # ---- rows ----
 
     def _rxqs(self, datapaths: Sequence[PmdDatapath], now_ns: int) -> Iterator[SourceRow]:
+        numa = self._ports.numa()
         for datapath in datapaths:
             queues = [one for polled in datapath.polled.values() for one in polled.rxqs]
             assigned = {(one.thread, one.port, one.queue) for one in queues}
@@ -157,6 +172,7 @@ class OvsPmd(KernelSource):
                         "usage_pct": one.usage_pct if is_measured else None,
                         "enabled": None if one.enabled is None else int(one.enabled),
                         "isolated": int(one.isolated),
+                        "remote": int(numa[one.port] != one.thread.numa) if one.port in numa else None,
                     },
                 )
 

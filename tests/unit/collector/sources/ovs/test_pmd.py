@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from netconsole.telemetry.frames import AnyFrame, Cost, Row, Table
+from netconsole.telemetry.frames import AnyFrame, Cost, Row, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError, SourceReading
 from netconsole_collector.sources.ovs import pmd_threads
@@ -39,6 +39,35 @@ pmd thread numa_id 1 core_id 3:
 COVERAGE = "{:<24} {:5.1f}/sec {:9.3f}/sec {:13.4f}/sec   total: {}\n"
 
 
+class PortDatabase:
+    """The database of Open vSwitch, of which the ports are asked."""
+
+    def __init__(self) -> None:
+        self.statistics = {"rx_missed_errors": 7, "ovs_tx_failure_drops": 100, "ovs_tx_retries": 0}
+        self.link = "up"
+        self.error: OSError | None = None
+        self.has_garbage = False
+        self.asked = 0
+
+    def ask(self, request: bytes, timeout_s: float) -> bytes:
+        assert timeout_s == 0.25
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        said = json.loads(request)
+        statistics = ["map", [[name, count] for name, count in self.statistics.items()]]
+        port = {"name": "dpdk0", "type": "dpdk", "statistics": statistics, "link_state": self.link}
+        port["status"] = ["map", [["numa_id", "0"], ["driver_name", "net_null"]]]
+        away = {"name": "vhost-1", "type": "dpdkvhostuserclient", "statistics": ["map", []], "status": ["map", []]}
+        away["link_state"] = ["set", []]
+        rows = [port, away, {**port, "name": "br0", "type": "internal"}]
+        result = "none" if self.has_garbage else [{"rows": rows}]
+        return json.dumps({"id": said["id"], "error": None, "result": result}).encode()
+
+    def close(self) -> None:
+        pass
+
+
 class PmdHost:
     """A host with one PMD thread, which counts what the test wants it to."""
 
@@ -51,6 +80,7 @@ class PmdHost:
         self.usage = 40
         self.coverage = {"netdev_received": 5, "datapath_drop_meter": 7}
         self.asked: list[str] = []
+        self.database = PortDatabase()
         self.books = [1_000_000_000, 500_000_000, 30, 20]
         self.files = {
             f"{DIRECTORY}/ovs-vswitchd.pid": f"{PID}\n", f"/proc/{PID}/comm": "ovs-vswitchd\n",
@@ -83,7 +113,12 @@ class PmdHost:
     def names(self, path: str, limit: int = 0) -> list[str]:
         return [str(PID), str(TID)]
 
-    def connect(self, path: str, timeout_s: float) -> PmdHost:
+    def exists(self, path: str) -> bool:
+        return path == f"{DIRECTORY}/db.sock"
+
+    def connect(self, path: str, timeout_s: float) -> PmdHost | PortDatabase:
+        if path == f"{DIRECTORY}/db.sock":
+            return self.database
         assert path == f"{DIRECTORY}/ovs-vswitchd.{PID}.ctl"
         return self
 
@@ -284,13 +319,13 @@ def test_from_4_0_on_cycles_come_of_the_usage_of_the_last_seconds(source: OvsPmd
     assert row.gauges["cycles_per_packet"] == 192307.69
 
 
-@pytest.mark.proves("ovs_pmd", "tables.rxqs.{datapath,port,queue,core,numa,enabled,isolated,usage_pct}")
+@pytest.mark.proves("ovs_pmd", "tables.rxqs.{datapath,port,queue,core,numa,enabled,isolated,usage_pct,remote}")
 def test_queues_and_the_threads_that_poll_them(source: OvsPmd, host: PmdHost) -> None:
     first, second = rows(read(source), "rxqs")
     assert first.labels == {"datapath": DATAPATH, "port": "dpdk0", "queue": 0}
-    assert first.gauges == {"core": 3, "numa": 1, "usage_pct": 40, "enabled": 1, "isolated": 0}
+    assert first.gauges == {"core": 3, "numa": 1, "usage_pct": 40, "enabled": 1, "isolated": 0, "remote": 1}
     assert second.labels == {"datapath": DATAPATH, "port": "vhost-1", "queue": 1}
-    assert second.gauges == {"core": 3, "numa": 1, "usage_pct": None, "enabled": 0, "isolated": 0}
+    assert second.gauges == {"core": 3, "numa": 1, "usage_pct": None, "enabled": 0, "isolated": 0, "remote": None}
 
 
 @pytest.mark.proves("ovs_pmd", "tables.rxqs.usage_pct")
@@ -302,6 +337,55 @@ def test_a_minute_that_has_only_begun_is_no_usage(source: OvsPmd, host: PmdHost)
         assert not any(row.gauges["usage_pct"] for row in rows(frames, "rxqs"))
     assert {row.gauges["usage_pct"] for row in rows(read(source), "rxqs")} == {40, None}
     assert sum("-secs" in one for one in host.asked) == 1, "what it does not know is not asked again"
+
+
+@pytest.mark.proves(
+    "ovs_pmd",
+    "tables.ports.{port,type,rx_missed,rx_no_buffers,rx_policed,tx_full,tx_too_large,tx_policed,tx_refused,tx_retries}",
+    "tables.ports.{down,numa}",
+)
+def test_what_ports_lose_by_cause(source: OvsPmd, host: PmdHost) -> None:
+    names = {
+        "rx_missed_errors": "rx_missed", "rx_mbuf_allocation_errors": "rx_no_buffers", "ovs_rx_qos_drops": "rx_policed",
+        "ovs_tx_failure_drops": "tx_full", "ovs_tx_mtu_exceeded_drops": "tx_too_large",
+        "ovs_tx_qos_drops": "tx_policed", "ovs_tx_invalid_hwol_drops": "tx_refused", "ovs_tx_retries": "tx_retries",
+    }  # fmt: skip
+    host.database.statistics = dict.fromkeys(names, 1000)
+    first, away = rows(read(source), "ports")
+    assert (first.labels, away.labels) == (
+        {"port": "dpdk0", "type": "dpdk"}, {"port": "vhost-1", "type": "dpdkvhostuserclient"},
+    )  # fmt: skip
+    assert first.gauges == {"down": 0, "numa": 0} and away.gauges == {"down": None, "numa": None}
+    assert not away.counts, "it has none of them: that is not 0"
+    host.database.statistics = {name: 1000 + 10 * number for number, name in enumerate(names)}
+    host.database.link = "down"
+    for _ in range(4):
+        assert not any(count.delta for row in rows(read(source), "ports") for count in row.counts.values())
+    (row,) = rows(read(source), "ports")
+    assert {name: count.delta for name, count in row.counts.items()} == {
+        name: 10 * number for number, name in enumerate(names.values())
+    }
+    assert row.interval_ns == 5 * SECOND_NS and row.gauges["down"] == 1
+    assert host.database.asked == 2, "once in five readings"
+
+
+def test_a_database_that_does_not_answer_is_said_and_the_threads_go_on(source: OvsPmd, host: PmdHost) -> None:
+    read(source)
+    host.database.error = TimeoutError(110, "Connection timed out")
+    for _ in range(4):
+        read(source)
+    host.count()
+    frames = read(source)
+    (said,) = [frame for frame in frames if isinstance(frame, Status)]
+    assert said.state == "degraded"
+    assert said.why == "what ports lose is not known: Open vSwitch's database: Connection timed out"
+    assert thread(frames).counts["packets"].delta == COUNTED["packets"]
+    host.database.error, host.database.has_garbage = None, True
+    whys = [frame.why for _ in range(5) for frame in read(source) if isinstance(frame, Status)]
+    assert whys == ["what ports lose is not known: Open vSwitch's database: it gives no answer that can be read"]
+    host.database.has_garbage = False
+    states = [frame.state for _ in range(5) for frame in read(source) if isinstance(frame, Status)]
+    assert states == ["attached"]
 
 
 @pytest.mark.proves("ovs_pmd", "tables.trouble.{counter,meaning,count}")
