@@ -232,3 +232,12 @@ async def test_the_end_that_came_behind_a_page_is_there_when_the_page_goes(recor
         await one.until(lambda place: place.at_end)
         await one.press("escape")
         assert "END" in (await one.shows("STANDS OUT", "END")).splitlines()[2]
+
+
+async def test_the_page_of_a_vm_is_of_what_was_played(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netconsole.tui.row_keys.machine", lambda *_: "web-07")
+    async with replaying(recording) as one:
+        await one.press("right_curly_bracket")
+        await one.until(at(60))
+        await one.press("v")
+        await one.shows("WHAT MAY CAP IT", "profile summary")

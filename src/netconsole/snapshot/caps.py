@@ -29,7 +29,7 @@ SMALL_BYTES, FAST_BYTES_PER_S = 1600.0, 10e6
 _OFF = ("off", "False", "false", "0")
 _TOLD = ("cpu-wait", "tap-ring-full")
 """Causes of incidents that a check of their own tells."""
-_NO_TAP = "no tap on this host is its own"
+_NO_TAP = "it has no tap on this host"
 _BEYOND = "look at who sends the load (one thread for many connections?), at its peer, and beyond this host"
 
 
@@ -186,7 +186,7 @@ def _vcpus(one: MachineFigures) -> Cap:
 def _busiest(one: MachineFigures, role: str, name: str, limit: float, meaning: str) -> Cap:
     threads = [row for row in one.threads() if str(row.get("role")).startswith(role)]
     if not threads and one.threads() and not one.taps:
-        return Cap("free", name, f"no {role} works for it")
+        return Cap("free", name, f"it has no {role}")
     if not threads:
         return Cap("unknown", name, f"no thread of it is known as {role}")
     share = one.per_s("thread_waits", threads[0], "ran_ns") / 1e7
@@ -213,7 +213,7 @@ def _shaper(one: MachineFigures) -> Cap:
     name = "a shaper or queue of its tap"
     links = one.links()
     if not one.taps:
-        return Cap("free", name, _NO_TAP)
+        return Cap("free", name, f"{name}: {_NO_TAP}")
     if not links:
         return Cap("unknown", name, _lacks(one, "link_rates"))
     for row in links:
@@ -253,7 +253,7 @@ def _ring(one: MachineFigures) -> Cap:
         return Cap("free", name, f"its guest takes what comes: {figure.things(int(lost), 'packets')} found a full ring")
     links = one.links()
     if not one.taps:
-        return Cap("free", name, _NO_TAP)
+        return Cap("free", name, f"{name}: {_NO_TAP}")
     if not links:
         return Cap("unknown", name, _lacks(one, "tun_queues"))
     worst = max(links, key=lambda row: number(row.get("tx_drops")) or 0.0)
@@ -289,7 +289,7 @@ def _offload(one: MachineFigures) -> Cap:
     name = "segmentation offload"
     known = [(tap, one.fact(f"nic/{tap}/offload/tx-tcp-segmentation")) for tap in one.taps]
     if not known:
-        return Cap("free", name, _NO_TAP)
+        return Cap("free", name, f"{name}: {_NO_TAP}")
     if all(value is None for _, value in known):
         return Cap("unknown", name, "the offloads of its taps could not be read")
     for tap, value in known:

@@ -78,6 +78,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("investigate", "i", "Investigate", "30 s of samples of this row alone; again: stop", "investigate",
            label="i investigate"),
     Hotkey("run", "x", "Run", "show the commands that a finding advises; again: run them, they only read", "run"),
+    Hotkey("vm", "v", "VM", "the VM of this row on one page, and what caps it", "vm"),
     Hotkey("copy", "y", "Copy", "a command, the finding or the row (OSC 52); again: the next", "copy", label="y copy"),
     Hotkey("pause", "p,space", "Pause", "hold the order of rows, then the screen", "pause", label="p pause"),
     Hotkey("snapshot", "s", "Snapshot", "measure and write a file for a ticket", "app.snapshot", "main", "s snapshot"),

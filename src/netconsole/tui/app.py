@@ -18,6 +18,7 @@ from netconsole.base import figure
 from netconsole.compare.live import LiveComparison
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import ProbeChoice
+from netconsole.snapshot.builder import Totals
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction, describe
 from netconsole.telemetry.session import Answerable, HasCollector, Session
@@ -463,6 +464,25 @@ class ConsoleApp(TerminalApp):
         line = session.connection().line
         where = line.address if line is not None else "this host"
         self.push_screen(CommandsScreen(commands, where, partial(row_keys.run, session), self.watched.ran))
+
+    def take_of_vm(self) -> Callable[[Totals], Snapshot]:
+        """What makes the snapshots of which the page of a VM is made."""
+        return self.watched.taker()
+
+    def action_vm(self) -> None:
+        """Shows the VM of the subject on one page."""
+        from netconsole.tui.screens.vm import VmScreen
+
+        if isinstance(self.screen, VmScreen):
+            return
+        subject = self.subject()
+        with self.scene() as scene:
+            vm = row_keys.machine(scene, subject) if subject is not None else None
+        if vm is None:
+            self.say("choose a row of a VM, or of its tap", "look")
+            return
+        self.push_screen(VmScreen(vm, self.take_of_vm(), is_replayed=self.session.kind == "recorded"))
+        self.call_later(self.run_action, "redraw")
 
     def action_copy(self) -> None:
         """Copies the first command, finding or row text of the subject; when pressed again, the next of these."""

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -193,13 +194,19 @@ class WatchedHost:
         reference = Reference(name, snapshots, facts, self.manifests, said(self.profile))
         return LiveComparison(self.session, self.manifests, lambda: self.profile, reference, facts, self.read_facts)
 
-    def take(self, since: builder.Totals, note: str | None) -> Snapshot:
-        """A snapshot of it. Any thread."""
-        facts = self.read_facts() if self.read_facts is not None else {}
+    def take(self, since: builder.Totals, note: str | None, facts: Mapping[str, FactData] | None = None) -> Snapshot:
+        """A snapshot of it. Any thread. ``facts``: None to read them now."""
+        if facts is None:
+            facts = self.read_facts() if self.read_facts is not None else {}
         with self.session.view() as state:
             actions = self.enforcer.actions if self.enforcer is not None else ()
             line, log = self.session.connection().line, self.findings.log
             return whole_snapshot(state, self.manifests, self.profile, since, log, facts, note, actions, line)
+
+    def taker(self) -> Callable[[builder.Totals], Snapshot]:
+        """Takes snapshots one after another, for which facts are read once."""
+        facts = cache(lambda: self.read_facts() if self.read_facts is not None else {})
+        return lambda since: self.take(since, None, facts())
 
 
 def watched_run(live: LiveRun) -> WatchedHost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -122,6 +122,10 @@ class ReplayApp(ConsoleApp):
             since, actions = self.replayed.since(), self.replayed.actions()
             log = self.replayed.incidents()
             return whole_snapshot(state, self.manifests, self.watched.profile, since, log, {}, note, actions)
+
+    def take_of_vm(self) -> Callable[[builder.Totals], Snapshot]:
+        """Of the recording up to where it is played: figures of an interval say little while it stands still."""
+        return lambda since: self._take(since, None)
 
     def action_knobs(self, probe: str | None = None) -> None:
         self.say(_READ_ONLY, "look")

@@ -41,6 +41,13 @@ def run(session: Answerable, command: str) -> CommandOutput:
     return session.run_command(netns, line)
 
 
+def machine(scene: Scene, subject: Subject) -> str | None:
+    """The VM that a row is of, or whose tap is its device; None where it is of none."""
+    labels = dict(subject.key)
+    device = labels.get("device") or labels.get("port") or labels.get("interface")
+    return str(found) if (found := labels.get("vm") or advice.vm_of(scene, device)) else None
+
+
 class Copied:
     """The texts of a row, one after another each time the same row is asked for again."""
 
