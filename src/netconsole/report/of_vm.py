@@ -11,6 +11,7 @@ from netconsole.report.blocks import Document, Heading, Note, ReportBlock, Summa
 from netconsole.report.formats import rendered
 from netconsole.snapshot.caps import Cap, MachineFigures, SnapshotRow, bits_per_s, caps, machines, verdict
 from netconsole.snapshot.document import Snapshot, number
+from netconsole_collector.names.fact_keys import key as fact_key
 
 SCHEMA = "netconsole.vm/1"
 MAX_ROWS, MAX_VMS = 40, 200
@@ -123,7 +124,7 @@ def _links(one: MachineFigures) -> Iterator[ReportBlock]:
 
 
 def _facts(one: MachineFigures) -> Iterator[ReportBlock]:
-    wanted = [f"vm/{one.name}/", *(f"ovs/interface/{port}/" for port in one.ports)]
+    wanted = [fact_key("vm", one.name, ""), *(fact_key("ovs", "interface", port, "") for port in one.ports)]
     rows = [
         [name, str(fact.value)]
         for name, fact in one.snapshot.facts.items()

@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 
 from netconsole.base import figure
 from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
+from netconsole_collector.names.fact_keys import key as fact_key
+from netconsole_collector.names.fact_keys import parts as fact_parts
 
 CapState: TypeAlias = Literal["caps", "free", "unknown"]
 SnapshotRow: TypeAlias = Mapping[str, SnapshotValue]
@@ -48,7 +50,7 @@ class MachineFigures:
     def __init__(self, snapshot: Snapshot, name: str) -> None:
         self.snapshot, self.name = snapshot, name
         facts = snapshot.facts
-        own = {key: facts[key].value for key in facts if key.startswith(f"vm/{name}/net/")}
+        own = {key: facts[key].value for key in facts if key.startswith(fact_key("vm", name, "net", ""))}
         self.taps = sorted({str(value) for key, value in own.items() if key.endswith("/tap")})
         self.taps += sorted(
             {str(row["device"]) for probe in ("tun_queues", "vhost_queues") for row in self._of_vm(probe, "queues")}
@@ -56,7 +58,7 @@ class MachineFigures:
         )
         sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
         self.ports = self.taps + [
-            key.split("/")[2]
+            fact_parts(key)[2]
             for key, fact in facts.items()
             if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and fact.value in sockets
         ]
@@ -113,7 +115,7 @@ def machines(snapshot: Snapshot) -> list[str]:
         data = snapshot.probes.get(probe)
         found |= {str(row["vm"]) for row in (data.tables.get(table, []) if data is not None else []) if row.get("vm")}
     # Facts know a machine without a name as "unnamed": they are compared with those of another day.
-    return sorted(found or {key.split("/")[1] for key in snapshot.facts if key.startswith("vm/")})
+    return sorted(found or {fact_parts(key)[1] for key in snapshot.facts if key.startswith("vm/")})
 
 
 def caps(one: MachineFigures) -> list[Cap]:
@@ -160,7 +162,7 @@ def _waits(one: MachineFigures) -> Cap:
 
 def _limit(one: MachineFigures) -> Cap:
     name = "its limit of CPU time"
-    limit = one.fact(f"vm/{one.name}/cpu_max")
+    limit = one.fact(fact_key("vm", one.name, "cpu_max"))
     quota, _, period = str(limit or "").partition(" ")
     if limit == "max":
         return Cap("free", name, "its control groups have no limit of CPU time")
@@ -233,7 +235,8 @@ def _policer(one: MachineFigures) -> Cap:
     found = [
         (port, float(rate))
         for port in one.ports
-        if (rate := number(one.fact(f"ovs/interface/{port}/ingress_policing_rate"))) is not None and rate > 0
+        if (rate := number(one.fact(fact_key("ovs", "interface", port, "ingress_policing_rate")))) is not None
+        and rate > 0
     ]
     if not found:
         return Cap("free", name, "Open vSwitch polices no port of it")
@@ -287,7 +290,7 @@ def _one_queue(one: MachineFigures) -> Cap:
 
 def _offload(one: MachineFigures) -> Cap:
     name = "segmentation offload"
-    known = [(tap, one.fact(f"nic/{tap}/offload/tx-tcp-segmentation")) for tap in one.taps]
+    known = [(tap, one.fact(fact_key("nic", tap, "offload", "tx-tcp-segmentation"))) for tap in one.taps]
     if not known:
         return Cap("free", name, f"{name}: {_NO_TAP}")
     if all(value is None for _, value in known):

@@ -200,3 +200,16 @@ def test_all_machines_are_known_and_each_has_a_line() -> None:
     assert is_capped and "!! db: stress takes its CPU" in content.decode()
     found: Any = msgspec.json.decode(page(taken, "web", "json")[0])
     assert found["schema"] == "netconsole.vm/1" and found["vms"][0]["verdict"]["state"] == "free"
+
+
+def test_a_name_with_a_slash_finds_its_facts() -> None:
+    def rename(document: dict[str, Any]) -> None:
+        for probe, name in (("vm_states", "machines"), ("thread_waits", "threads"), ("tun_queues", "queues")):
+            for row in table(document, probe, name):
+                row.update(vm="we/b%" if row["vm"] == "web" else row["vm"])
+        for name in [name for name in document["facts"] if name.startswith("vm/web/")]:
+            document["facts"][name.replace("vm/web/", "vm/we%2Fb%25/")] = document["facts"].pop(name)
+
+    one = MachineFigures(snapshot(rename), "we/b%")
+    assert one.taps == ["vnet7"] and verdict(caps(one)).state == "free"
+    assert "vm/we%2Fb%25/cpu_max" in to_text(of_vm(one.snapshot, one.name))
