@@ -10,8 +10,8 @@ from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import Json, RowLabels, RowMaker, SourceReading, SourceRow
 
 FILE = "netlink"
-IN_TURN = 8
-"""Other namespaces of an interval."""
+IN_TURN = 3
+"""Other namespaces of an interval: 128 of them take three quarters of a minute. Each costs 0.2 ms of CPU."""
 MAX_ROWS = 256
 _PROTOCOL_AT, _DROPS_AT, _INODE_AT, _COLUMNS = 1, 8, 9, 10
 PROTOCOLS = {
@@ -46,10 +46,13 @@ class NetlinkDrops:
     def __init__(self, host: Here) -> None:
         self._host = host
         self._rows = RowMaker(("drops",), MAX_ROWS)
-        self._first: Dict[_SocketKey, int] = {}
-        self._last: Dict[_SocketKey, NetlinkSocket] = {}
+        self._first: Dict[int, Dict[int, int]] = {}
+        self._last: Dict[int, Dict[int, NetlinkSocket]] = {}
+        """By namespace and inode."""
         self._owners: Dict[int, Optional[str]] = {}
         self._told: Set[_SocketKey] = set()
+        self._older: Optional[Set[int]] = None
+        """Namespaces that were there at the start: what their sockets had lost before nobody watched."""
         self._read_ns: Dict[int, int] = {}
         self._turn = 0
 
@@ -57,6 +60,7 @@ class NetlinkDrops:
         self, probe: str, reading: SourceReading, own: int, paths: Mapping[int, str], names: Mapping[int, str]
     ) -> List[Json]:
         """A row for each socket that has lost something since it was seen first; before one has: nothing."""
+        self._older = set(paths) if self._older is None else self._older
         looked = self._looked(own, paths, reading.is_whole)
         late: Dict[str, int] = {}
         for namespace in looked:
@@ -64,10 +68,15 @@ class NetlinkDrops:
             self._read_ns[namespace] = reading.mono_ns
             if namespace != own and since_ns > reading.interval_ns:
                 late[names.get(namespace, str(namespace))] = since_ns
-        for kept in (self._first, self._last):
-            for key in [key for key in kept if key[0] not in paths]:
-                del kept[key]
-        lost = {key for key, one in self._last.items() if one.drops > self._first[key]}
+        for gone in self._last.keys() - paths.keys():
+            del self._last[gone], self._first[gone]
+        self._older &= paths.keys()
+        lost = {
+            (namespace, inode)
+            for namespace, sockets in self._last.items()
+            for inode, one in sockets.items()
+            if one.drops > self._first[namespace][inode]
+        }
         if not lost and not self._owners:
             return []
         self._told &= lost
@@ -84,7 +93,8 @@ class NetlinkDrops:
         count = len(others) if is_whole else min(IN_TURN, len(others))
         chosen = [others[(self._turn + number) % len(others)] for number in range(count)]
         self._turn += count
-        contents = dict(zip(chosen, self._host.read_inside([(paths[one], one) for one in chosen], (FILE,))))
+        there = [(paths[one], one) for one in chosen]
+        contents = dict(zip(chosen, self._host.read_inside(there, (FILE,)) if there else ()))
         contents[own] = self._host.read_each("/proc/net", (FILE,))
         read = []
         for namespace, files in contents.items():
@@ -99,14 +109,11 @@ class NetlinkDrops:
         return read
 
     def _take(self, namespace: int, sockets: List[NetlinkSocket]) -> None:
-        alive: Set[_SocketKey] = {(namespace, one.inode) for one in sockets}
-        is_new = namespace not in self._read_ns
-        for key in [key for key in self._last if key[0] == namespace and key not in alive]:
-            del self._last[key], self._first[key]
-        for one in sockets:
-            key = namespace, one.inode
-            self._first.setdefault(key, one.drops if is_new else 0)
-            self._last[key] = one
+        """Most have lost nothing, and nothing of them is kept."""
+        is_new = namespace not in self._read_ns and self._older is not None and namespace in self._older
+        before, self._last[namespace] = self._first.get(namespace, {}), {one.inode: one for one in sockets if one.drops}
+        lossy = self._last[namespace]
+        self._first[namespace] = {inode: before.get(inode, lossy[inode].drops if is_new else 0) for inode in lossy}
 
     def _find_owners(self, inodes: Set[int]) -> None:
         new = inodes - self._owners.keys()
@@ -117,7 +124,7 @@ class NetlinkDrops:
     def _readings(self, lost: Set[_SocketKey], names: Mapping[int, str]) -> Iterator[SourceRow]:
         ours = "/{}".format(os.getpid())
         for namespace, inode in sorted(lost):
-            one, process = self._last[namespace, inode], self._owners[inode]
+            one, process = self._last[namespace][inode], self._owners[inode]
             if process is not None and process.endswith(ours):
                 continue  # it asks anew what it has lost
             labels: RowLabels = {
@@ -128,5 +135,5 @@ class NetlinkDrops:
             }
             if (namespace, inode) not in self._told:
                 self._told.add((namespace, inode))
-                self._rows.begin(labels, (self._first[namespace, inode],))
+                self._rows.begin(labels, (self._first[namespace][inode],))
             yield labels, (one.drops,), {}

@@ -102,6 +102,15 @@ def test_a_socket_that_was_made_meanwhile_counts_from_its_beginning() -> None:
     assert rows[0]["labels"]["netns"] == "blue"
 
 
+def test_a_namespace_that_was_made_meanwhile_counts_from_its_beginning() -> None:
+    course = Course(())
+    course.read()
+    course.paths[BLUE] = "/run/netns/blue"
+    course.host.others[BLUE] = content(s101=2)
+    rows = course.read()
+    assert rows is not None and [row["counts"]["drops"]["total"] for row in rows] == [2]
+
+
 def test_what_netconsole_itself_loses_is_no_fault_of_this_host() -> None:
     course = Course()
     course.read()
