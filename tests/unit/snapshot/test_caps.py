@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from netconsole.report.of_vm import of_vm, page
+from netconsole.report.blocks import TextTable
+from netconsole.report.of_vm import of_cpus, of_vm, page
 from netconsole.report.to_text import to_text
 from netconsole.snapshot.caps import MachineFigures, caps, machines, verdict
 from netconsole.snapshot.document import SCHEMA, Snapshot
@@ -213,3 +214,14 @@ def test_a_name_with_a_slash_finds_its_facts() -> None:
     one = MachineFigures(snapshot(rename), "we/b%")
     assert one.taps == ["vnet7"] and verdict(caps(one)).state == "free"
     assert "vm/we%2Fb%25/cpu_max" in to_text(of_vm(one.snapshot, one.name))
+
+
+def test_each_cpu_has_a_line_with_who_shares_it() -> None:
+    def share(document: dict[str, Any]) -> None:
+        for row in table(document, "thread_waits", "threads")[:2]:
+            row.update(cpu=3)
+
+    _, lines = of_cpus(snapshot(share))
+    assert isinstance(lines, TextTable)
+    assert lines.rows == [["!!", "3", "175 %", "50 %", "db: vCPU 0 100 %, web: vCPU 0 50 %, web: vhost worker 25 %"]]
+    assert [row[0] for row in list(of_cpus(snapshot()))[1].rows] == ["ok", "ok", "!!"]  # type: ignore[union-attr]
