@@ -10,7 +10,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from netconsole.base.paths import collector_command
+from netconsole.far.host import THIS_HOST
 from netconsole.probes import catalogue
 from netconsole.profile import loader
 from netconsole.profile.plan import plan
@@ -27,7 +27,7 @@ async def take(arguments: argparse.Namespace) -> None:
     manifests = catalogue.load_all()
     profile = loader.load(arguments.profile, manifests)
     requests = plan(profile, manifests, arguments.probe)
-    session = LiveSession(collector_command(), requests)
+    session = LiveSession(THIS_HOST, requests)
     columns, lines = (int(part) for part in arguments.size.split("x"))
     app = ConsoleApp(WatchedHost(session, profile, manifests))
     session.start()

@@ -18,6 +18,7 @@ from netconsole_collector.probe.config import SEEN_PCT
 from tests.lab.collector import InsideProcess
 from tests.lab.kernels.compiled import bring
 from tests.lab.machine.hypervisor import Hypervisor
+from tests.support.commanded_host import CommandedHost
 from tests.support.session_news import SessionNews
 
 ATTACH_LIMIT_S = 240.0
@@ -42,7 +43,7 @@ def found_by_governor(
     profile = Profile("governed", budget=budget, probes=chosen)
     bring(hypervisor, [{"spec": manifests[name].raw, "source": manifests[name].code()} for name in probes])
     with mock.patch.object(live, "CollectorProcess", lambda *_: InsideProcess(hypervisor)):
-        session = live.LiveSession((), plan(profile, manifests))
+        session = live.LiveSession(CommandedHost(()), plan(profile, manifests))
         enforcer = Enforcer(session, profile, manifests)
         enforcer.start()
         until = SessionNews(session, ATTACH_LIMIT_S).until

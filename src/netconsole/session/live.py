@@ -16,8 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from netconsole.base.errors import Unable
-from netconsole.far.host import AnyHost, ThisHost
-from netconsole.far.program import Launch
+from netconsole.far.host import AnyHost
 from netconsole.host import door
 from netconsole.host.collector_process import CollectorGone, CollectorProcess
 from netconsole.host.door import collector_for_session, namespace_names
@@ -60,7 +59,7 @@ class LiveSession:
 
     def __init__(
         self,
-        host: AnyHost | Sequence[str],
+        host: AnyHost,
         requests: Sequence[ProbeRequest],
         interval_s: float = 1.0,
         environment: Mapping[str, str] | None = None,
@@ -70,16 +69,14 @@ class LiveSession:
         per_count: CostPerCount | None = None,
         scope: RunScope | None = None,
     ) -> None:
-        """``host`` may also be the command of a collector on this machine.
-
-        ``statistics_every_s``: how often the kernel's run-time statistics are on when nothing asks for more.
+        """``statistics_every_s``: how often the kernel's run-time statistics are on when nothing asks for more.
         ``is_often``: whether they are on often from the start.
 
         ``per_count``: what a count of a probe costs, for kernels without such statistics.
 
         ``scope``: what is outside of it, no reader gets.
         """
-        self._host = _Command(host) if isinstance(host, Sequence) else host
+        self._host = host
         self._line = None if self._host.address is None else FarLine(self._host.address)
         self._environment = environment
         self._interval_s = interval_s
@@ -457,16 +454,6 @@ class LiveSession:
         """Keep an accepted change also for a restarted collector."""
         if done.exception() is None:
             self._requests[wanted.name] = wanted
-
-
-class _Command(ThisHost):
-    """A collector on this machine with a command of its own."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = list(command)
-
-    def collector(self, *arguments: str) -> Launch:
-        return Launch([*self._command, *arguments])
 
 
 def _begins(request: ProbeRequest) -> frames.ProbeStatus:

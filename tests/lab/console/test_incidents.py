@@ -17,6 +17,7 @@ from tests.lab.collector import InsideProcess
 from tests.lab.kernels.compiled import bring, shipped
 from tests.lab.network.testbed import Testbed
 from tests.lab.network.traffic import flood, flows, frozen
+from tests.support.commanded_host import CommandedHost
 from tests.support.session_news import SessionNews
 
 PROBES = ("kernel_drops", "tun_queues", "vhost_queues", "ovs_upcalls")
@@ -32,7 +33,7 @@ class Console:
         manifests = load_all()
         profile = load("summary", manifests)
         requests = [one for one in plan(profile, manifests, PROBES) if one.name in PROBES]
-        self.session = live.LiveSession((), requests)
+        self.session = live.LiveSession(CommandedHost(()), requests)
         self._incidents = Incidents(manifests)
         self._log: Sequence[Incident] = ()
         self.session.on_news(self._heard)

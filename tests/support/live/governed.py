@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from netconsole.base.paths import measuring_command
 from netconsole.budget.enforcer import Enforcer
+from netconsole.far.host import THIS_HOST
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load_file
 from netconsole.profile.plan import plan
@@ -37,7 +37,7 @@ class GovernedSession:
         manifests = load_all()
         loaded = load_file(path, manifests)
         self._name = probe
-        self.session = LiveSession(measuring_command(), plan(loaded, manifests), interval_s, is_often=is_often)
+        self.session = LiveSession(THIS_HOST, plan(loaded, manifests), interval_s, is_often=is_often)
         self.enforcer = Enforcer(self.session, loaded, manifests)
         if is_enforced:
             self.enforcer.start()

@@ -32,11 +32,13 @@ from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.frames import SourceName
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.state import ProbeState, State
+from tests.support.commanded_host import CommandedHost
 from tests.support.fake_collector import Scenario
 from tests.unit.probes.test_manifest_reader import GOOD, make
 from tests.unit.telemetry.test_state import SECOND, Stream
 
-FAKE = Path(__file__).parents[2] / "support" / "fake_collector.py"
+ROOT = Path(__file__).parents[3]
+FAKE = ROOT / "tests" / "support" / "fake_collector.py"
 PROFILE = Profile("summary", budget=Budget(kernel_cpu_pct=5.0))
 LIMIT_S = 300.0
 
@@ -142,7 +144,9 @@ def test_every_source_has_to_measure_for_the_time_and_at_least_one_interval() ->
 
 def session(path: Path, scenario: Scenario, interval_s: float = 1.0) -> LiveSession:
     command = [sys.executable, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
-    return LiveSession(command, [ProbeRequest("p", spec={}, code="int x;")], interval_s, back_off_s=(600.0,))
+    return LiveSession(
+        CommandedHost(command), [ProbeRequest("p", spec={}, code="int x;")], interval_s, back_off_s=(600.0,)
+    )
 
 
 def live(session: LiveSession, manifests: dict[str, Manifest]) -> LiveRun:
@@ -187,6 +191,7 @@ def test_a_probe_that_is_refused_is_said_and_not_waited_for(
 
 STARTED = """
 import sys
+sys.path.insert(0, sys.argv.pop(1))
 from pathlib import Path
 from netconsole.budget.enforcer import Enforcer
 from netconsole.far.host import THIS_HOST
@@ -195,12 +200,13 @@ from netconsole.run.assembly import LiveRun
 from netconsole.run.preflight import RunPlan
 from netconsole.run.stop import Interrupted
 from netconsole.session.live import LiveSession
+from tests.support.commanded_host import CommandedHost
 from netconsole.profile.profile import Profile
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.snapshot.document import encode
 
 profile = Profile("summary")
-session = LiveSession([sys.executable, *sys.argv[1:]], [ProbeRequest("p", code="int x;")])
+session = LiveSession(CommandedHost([sys.executable, *sys.argv[1:]]), [ProbeRequest("p", code="int x;")])
 live = LiveRun(RunPlan(profile, {}, ()), THIS_HOST, session, Enforcer(session, profile, {}), None)
 try:
     taken = headless.measure(live, 600.0)
@@ -224,7 +230,7 @@ def test_a_signal_ends_a_run_early_with_what_was_measured(tmp_path: Path, number
 def test_a_signal_while_the_probes_start_ends_it_with_130(tmp_path: Path) -> None:
     scenario = Scenario().hello().status("p", "compiling")
     scenario.do("repeat", times=0, lines=[{"do": "end"}, {"do": "sleep", "s": 0.05}])
-    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(tmp_path / "scenario.jsonl"))]
+    command = [sys.executable, "-c", STARTED, str(ROOT), str(FAKE), str(scenario.save(tmp_path / "scenario.jsonl"))]
     child = subprocess.Popen([*command, "--log", str(tmp_path / "log")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for(lambda: (tmp_path / "log").exists() and b'"load"' in (tmp_path / "log").read_bytes())
     child.terminate()
@@ -236,7 +242,7 @@ def started(
     path: Path, scenario: Scenario, act: Callable[[subprocess.Popen[str]], None]
 ) -> subprocess.CompletedProcess[str]:
     """A run of its own process; ``act`` is called when it says that it measures."""
-    command = [sys.executable, "-c", STARTED, str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
+    command = [sys.executable, "-c", STARTED, str(ROOT), str(FAKE), str(scenario.save(path / "scenario.jsonl"))]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     said = ""

@@ -20,6 +20,7 @@ from netconsole.telemetry.frames import MAX_LINE_BYTES, MAX_SENTENCE, Action, An
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import CommandError
 from netconsole.telemetry.state import State
+from tests.support.commanded_host import CommandedHost
 from tests.support.fake_collector import Scenario
 from tests.support.session_news import SessionNews
 
@@ -35,7 +36,7 @@ class Watch:
     def __init__(self, path: Path, scenario: Scenario, back_off_s: tuple[float, ...] = (0.01,)) -> None:
         self.log = path / "commands"
         command = [sys.executable, str(FAKE), str(scenario.save(path / "scenario.jsonl")), "--log", str(self.log)]
-        self.session = LiveSession(command, [REQUEST], back_off_s=back_off_s)
+        self.session = LiveSession(CommandedHost(command), [REQUEST], back_off_s=back_off_s)
         self.until = SessionNews(self.session, LIMIT_S).until
 
     def commands(self) -> list[dict[str, object]]:
@@ -192,7 +193,7 @@ def test_close_kills_a_collector_that_hangs_and_is_idempotent(watch: Callable[..
 
 
 def test_a_collector_that_cannot_start_is_one_line(tmp_path: Path) -> None:
-    session = LiveSession([str(tmp_path / "nothing")], [REQUEST], back_off_s=(600.0,))
+    session = LiveSession(CommandedHost([str(tmp_path / "nothing")]), [REQUEST], back_off_s=(600.0,))
     lost = threading.Event()
     session.on_news(lambda _: lost.set() if session.connection().phase == "lost" else None)
     session.start()
@@ -229,7 +230,7 @@ def test_neither_the_state_nor_a_recorder_gets_what_is_outside_of_the_scope(tmp_
     scenario = Scenario().hello().status("kernel_drops").table("kernel_drops", "drops", rows).end()
     command = [sys.executable, str(FAKE), str(scenario.do("await", command="set").save(tmp_path / "scenario.jsonl"))]
     scope = RunScope({"netns": 7}, {}, {})
-    session, kept = LiveSession(command, [REQUEST], back_off_s=(600.0,), scope=scope), Kept()
+    session, kept = LiveSession(CommandedHost(command), [REQUEST], back_off_s=(600.0,), scope=scope), Kept()
     session.attach(kept)
     with contextlib.closing(session):
         until = SessionNews(session, LIMIT_S).until
