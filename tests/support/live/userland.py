@@ -28,16 +28,18 @@ MERGED = ("bin", "sbin", "lib", "lib64")
 class Userland:
     """A root directory with BCC and its Python, of one Debian suite. Raises LabUnavailable."""
 
+    program = PYTHON
+
     def __init__(self, suite: str) -> None:
         self.root = unpacked(suite, [PACKAGE])
 
     def command(self, *arguments: str) -> list[str]:
-        """Starts its Python in a mount namespace that ends with it, with the collector's source at the same path."""
+        """Starts its program in a mount namespace that ends with it, with the collector's source at the same path."""
         places = [*SHARED, str(archive.cache_dir()), str(SOURCE)]
         binds = [f"mkdir -p {inside} && mount --rbind {one} {inside}" for one, inside in map(self._inside, places)]
         source, inside = self._inside(copied_types.DIRECTORY)
         binds.append(f"if [ -d {source} ]; then mkdir -p {inside} && mount --rbind {source} {inside}; fi")
-        enter = f'exec chroot {shlex.quote(str(self.root))} {PYTHON} "$@"'
+        enter = f'exec chroot {shlex.quote(str(self.root))} {self.program} "$@"'
         script = " && ".join([*binds, enter])
         return ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", *arguments]
 

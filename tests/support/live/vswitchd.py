@@ -26,6 +26,10 @@ LIMIT_S = 120.0
 class Vswitchd:
     """Two namespaces, joined by a bridge of a switch in a third one. Skips the test where there is no Open vSwitch."""
 
+    name = "ovs-vswitchd"
+    """Pidfile and control socket have it."""
+    program: tuple[str, ...] = ("ovs-vswitchd",)
+
     def __init__(self, directory: Path, *options: str) -> None:
         """``options``: of ovs-vswitchd."""
         if not shutil.which("ovs-vswitchd") or not SCHEMA.exists():
@@ -44,7 +48,7 @@ class Vswitchd:
 
     @property
     def pid(self) -> int:
-        return int((self.directory / "ovs-vswitchd.pid").read_text())
+        return int((self.directory / f"{self.name}.pid").read_text())
 
     def _start(self) -> None:
         database = f"{self.directory}/conf.db"
@@ -69,7 +73,7 @@ class Vswitchd:
     def start(self) -> None:
         """Starts ovs-vswitchd, after its end, too."""
         options = ("--pidfile", "--detach", "--log-file", "--disable-system", *self._options)
-        self._run("ovs-vswitchd", self._database, *options)
+        self._run(*self.program, self._database, *options)
         self._pids.append(self.pid)
 
     def kill(self) -> None:
@@ -82,7 +86,7 @@ class Vswitchd:
         return self._run("ovs-vsctl", f"--db={self._database}", *words)
 
     def appctl(self, *words: str) -> str:
-        return self._run("ovs-appctl", "-t", str(self.directory / f"ovs-vswitchd.{self.pid}.ctl"), *words)
+        return self._run("ovs-appctl", "-t", str(self.directory / f"{self.name}.{self.pid}.ctl"), *words)
 
     def ofctl(self, command: str, *words: str) -> str:
         return self._run("ovs-ofctl", "-O", "OpenFlow13", command, f"unix:{self.directory}/{BRIDGE}.mgmt", *words)
