@@ -74,6 +74,9 @@ def _name(metric: Metric, manifest: Manifest | None) -> str:
     if metric.kind == "histogram":
         spec = manifest.histograms.get(name) if manifest is not None else None
         return _words(spec.title if spec is not None else name)
+    spec_of = next((one for one in table.value if one.name == column), None) if table is not None else None
+    if spec_of is not None and spec_of.part and spec_of.unit == "%":
+        return f"share of {_words(spec_of.part)}"
     if column and column != "count":
         return _words(column)
     return _words(table.title if table is not None else name)

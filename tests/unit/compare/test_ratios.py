@@ -98,6 +98,11 @@ def test_under_load_the_hits_and_the_cycles_come_first(runs: int) -> None:
     assert names[:2] == ["threads.emc_pct", "threads.cycles_per_packet"]
     assert [(one.baseline, one.current) for one in found.findings[:2]] == [(99.0, 1.0), (160.0, 640.0)]
     assert {one.direction for one in found.findings[2:]} <= {"different"}, "the rest follows"
+    said = [one.what.partition(" (")[0] for one in found.findings[:2]]
+    assert said == [
+        "Share of emc hits datapath ovs-netdev, numa 0 fell from 99 % to 1 %",
+        "Cycles per packet datapath ovs-netdev, numa 0 rose from 160 cycles to 640 cycles",
+    ]
 
 
 def test_threads_weigh_as_much_as_their_packets() -> None:
