@@ -125,7 +125,10 @@ class OvsPmd(KernelSource):
         return _PmdAnswers(datapaths, coverage_in(self._answer(unixctl, "coverage/show")) if datapaths else {})
 
     def _datapath(self, unixctl: Unixctl, name: str) -> PmdDatapath:
-        performance = performance_in(self._answer(unixctl, "dpif-netdev/pmd-perf-show", name))
+        shown = self._answer(unixctl, "dpif-netdev/pmd-perf-show", name)
+        performance = performance_in(shown)
+        if shown.strip() and not performance:
+            raise UnixctlError("dpif-netdev/pmd-perf-show: this version of netconsole cannot read the answer")
         statistics = statistics_in(self._answer(unixctl, "dpif-netdev/pmd-stats-show", name))
         rxqs = self._answer(unixctl, "dpif-netdev/pmd-rxq-show", *WINDOW, name)
         is_window = bool(rxqs)

@@ -81,6 +81,7 @@ class PmdHost:
         self.coverage = {"netdev_received": 5, "datapath_drop_meter": 7}
         self.asked: list[str] = []
         self.database = PortDatabase()
+        self.error: OSError | None = None
         self.books = [1_000_000_000, 500_000_000, 30, 20]
         self.files = {
             f"{DIRECTORY}/ovs-vswitchd.pid": f"{PID}\n", f"/proc/{PID}/comm": "ovs-vswitchd\n",
@@ -129,6 +130,8 @@ class PmdHost:
         assert timeout_s == 0.25
         if self.is_silent:
             raise TimeoutError(110, "no answer")
+        if self.error is not None:
+            raise self.error
         said = json.loads(request)
         asked = " ".join((said["method"], *said["params"]))
         self.asked.append(asked)
@@ -417,12 +420,24 @@ def test_a_process_that_is_stopped_is_named_and_asked_less_often(source: OvsPmd,
             read(source)
 
 
-def test_garbage_is_no_thread(source: OvsPmd, host: PmdHost) -> None:
+def test_garbage_and_a_closed_socket_are_said_at_once(
+    source: OvsPmd, host: PmdHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("netconsole_collector.sources.ovs.vswitchd.time.monotonic", lambda: now_s)
     read(source)
     host.has_garbage = True
-    assert rows(read(source), "threads") == []
+    with pytest.raises(SourceError, match="pmd-perf-show: this version of netconsole cannot read the answer"):
+        read(source)
     host.has_garbage = False
-    assert thread(read(source)).counts["packets"].total == 0, "it begins again"
+    host.error = ConnectionResetError(104, "the connection was closed")
+    now_s += 1.0
+    with pytest.raises(SourceError, match="upcall/show: the connection was closed"):
+        read(source)
+    host.error = None
+    host.count()
+    now_s += 5.0
+    assert thread(read(source)).counts["packets"].delta == COUNTED["packets"], "it counts on"
 
 
 def test_a_new_process_counts_anew(source: OvsPmd, host: PmdHost, monkeypatch: pytest.MonkeyPatch) -> None:
