@@ -1,0 +1,69 @@
+"""`netconsole vm` on a hypervisor: a guest that cannot take its packets is said to be capped, and by what."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.kernels.compiled import bring, shipped
+from tests.lab.network.testbed import Testbed
+from tests.lab.network.traffic import frozen, stopped
+from tests.lab.pytest_inside import console_command
+
+pytestmark = [pytest.mark.booting, pytest.mark.long]
+
+PROBES = ("vm_states", "thread_waits", "tun_queues", "link_rates")
+LIMIT_S = 180.0
+SENDER = """
+import socket, sys, time
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    sender.sendto(bytes(60), (sys.argv[1], 9))
+    time.sleep(0.002)
+"""
+
+
+@pytest.fixture(scope="module")
+def host(testbed: Testbed) -> Testbed:
+    bring(testbed.hypervisor, shipped(PROBES).values())
+    return testbed
+
+
+@contextlib.contextmanager
+def flooded(host: Testbed, ip: str) -> Iterator[None]:
+    """Some hundred packets a second go there."""
+    with host.hypervisor.start("python3", "-c", SENDER, ip) as sender:
+        yield
+        sender.signal(signal.SIGKILL)
+
+
+def caps(host: Testbed, name: str) -> dict[str, Any]:
+    """What caps a VM, and each cap by its name."""
+    words = [word for probe in PROBES for word in ("--probe", probe)]
+    command = console_command("vm", name, "--duration", "5s", "--format", "json", *words)
+    found = json.loads(host.hypervisor.run(*command, check=False, limit_s=LIMIT_S).text)["vms"][0]
+    return {"verdict": found["verdict"]["text"], **{cap["name"]: cap for cap in found["caps"]}}
+
+
+def test_a_guest_that_is_stopped_is_said_first_and_its_tap_is_known(host: Testbed) -> None:
+    guest = host.guests[0]
+    with stopped(host.hypervisor, guest):
+        found = caps(host, guest.name)
+    assert found["verdict"].startswith("it is stopped: its QEMU process gets no CPU")
+    assert found["whether it runs"]["state"] == "caps"
+    assert found["the rings of its taps"]["state"] == "free", "nobody sends to it"
+    assert found["a shaper or queue of its tap"]["state"] == "free", "its tap is known"
+
+
+def test_a_guest_that_takes_nothing_caps_by_the_ring_of_its_tap(host: Testbed) -> None:
+    guest = host.guests[0]
+    with frozen(host.hypervisor, guest), flooded(host, guest.card.at.ip):
+        found = caps(host, guest.name)
+    assert found["the rings of its taps"]["state"] == "caps", found
+    assert guest.card.tap in found["the rings of its taps"]["text"]
+    assert not found["verdict"].startswith("nothing")
