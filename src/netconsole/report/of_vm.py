@@ -10,7 +10,7 @@ import msgspec
 from netconsole.base import figure
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.formats import rendered
-from netconsole.snapshot.caps import Cap, MachineFigures, SnapshotRow, bits_per_s, caps, machines, verdict
+from netconsole.snapshot.caps import Cap, MachineFigures, SnapshotRow, bits_per_s, caps, machines, role, verdict
 from netconsole.snapshot.document import Snapshot, number, seconds
 from netconsole_collector.names.fact_keys import key as fact_key
 
@@ -80,7 +80,7 @@ def of_cpus(snapshot: Snapshot) -> Iterator[ReportBlock]:
     for row in rows:
         cpu, ran, waited = (number(row.get(name)) for name in ("cpu", "ran_ns", "waited_ns"))
         if cpu is not None and ran:
-            name = f"{row.get('vm') or 'Open vSwitch'}: {row['role']}"
+            name = f"{row.get('vm') or 'Open vSwitch'}: {role(row)}"
             by_cpu.setdefault(int(cpu), []).append(CpuUser(100 * ran / span_ns, 100 * (waited or 0) / span_ns, name))
     if not by_cpu:
         return
@@ -122,7 +122,7 @@ def _threads(one: MachineFigures) -> Iterator[ReportBlock]:
         yield Heading("Threads")
         shares = [[_pct(one, row, "ran_ns"), _pct(one, row, "waited_ns")] for row in rows]
         lines = [
-            [str(row["role"]), str(row["tid"]), ran, waited, _count(row.get("cpu"))]
+            [role(row), figure.safe(row.get("tid")), ran, waited, _count(row.get("cpu"))]
             for row, (ran, waited) in zip(rows, shares, strict=True)
         ]
         head = ["thread", "tid", "of a core", "waits for a CPU", "last on CPU"]
@@ -136,7 +136,7 @@ def _queues(one: MachineFigures) -> Iterator[ReportBlock]:
             way = {"rx": "to the guest", "tx": "from the guest"}.get(str(row.get("direction")), "ring of the tap")
             rate = figure.rate(one.per_s(probe, row, "packets"), "packets")
             wrong = f"{_count(row.get(lost))} {'did not fit' if lost == 'ring_full' else 'runs without buffers'}"
-            lines.append([str(row["device"]), str(row["queue"]), way, rate, wrong])
+            lines.append([figure.safe(row.get("device")), figure.safe(row.get("queue")), way, rate, wrong])
     if lines:
         yield Heading("Queues")
         head = ["device", "queue", "direction", "rate", "what went wrong"]

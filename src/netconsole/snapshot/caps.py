@@ -7,6 +7,7 @@ is one of its own (facts ``vm/…``, ``ovs/interface/…``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -23,6 +24,8 @@ FULL_PCT = 90.0
 """A thread, or a limit, that is used so far has nothing left: figures are means of the whole measurement."""
 BUSY_PCT = 95.0
 ONE_QUEUE_PCT = 90.0
+WAITS_PCT = 5.0
+"""As of the finding of thread_waits: for a snapshot in which nobody looked for incidents."""
 SOME_LOST_PER_S = 1.0
 MANY_PER_S = 1000.0
 """Packets. With fewer nobody can say how they spread over queues."""
@@ -31,6 +34,8 @@ SMALL_BYTES, FAST_BYTES_PER_S = 1600.0, 10e6
 _OFF = ("off", "False", "false", "0")
 _TOLD = ("cpu-wait", "tap-ring-full")
 """Causes of incidents that a check of their own tells."""
+_LIMIT = re.compile(r"([0-9]{1,18}) ([1-9][0-9]{0,17})")
+"""Microseconds of CPU time, and in how many of them, as in cpu.max."""
 _NO_TAP = "it has no tap on this host"
 _BEYOND = "look at who sends the load (one thread for many connections?), at its peer, and beyond this host"
 
@@ -53,14 +58,19 @@ class MachineFigures:
         own = {key: facts[key].value for key in facts if key.startswith(fact_key("vm", name, "net", ""))}
         self.taps = sorted({str(value) for key, value in own.items() if key.endswith("/tap")})
         self.taps += sorted(
-            {str(row["device"]) for probe in ("tun_queues", "vhost_queues") for row in self._of_vm(probe, "queues")}
+            {
+                str(row["device"])
+                for probe in ("tun_queues", "vhost_queues")
+                for row in self._of_vm(probe, "queues")
+                if row.get("device")
+            }
             - set(self.taps)
         )
         sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
         self.ports = self.taps + [
             fact_parts(key)[2]
             for key, fact in facts.items()
-            if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and fact.value in sockets
+            if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and str(fact.value) in sockets
         ]
 
     def _of_vm(self, probe: str, table: str) -> Iterator[SnapshotRow]:
@@ -68,8 +78,11 @@ class MachineFigures:
 
     def rows(self, probe: str, table: str) -> Sequence[SnapshotRow]:
         """All rows of a table of the snapshot."""
-        data = self.snapshot.probes.get(probe)
-        return data.tables.get(table, []) if data is not None and data.has_measured else []
+        return self.snapshot.probes[probe].tables.get(table, []) if self.has(probe) else []
+
+    def processes(self) -> list[SnapshotRow]:
+        """Its QEMU process; several where they have one name."""
+        return list(self._of_vm("vm_states", "machines"))
 
     def threads(self) -> list[SnapshotRow]:
         """Its threads, the one that ran most first."""
@@ -90,9 +103,9 @@ class MachineFigures:
         return (number(row.get(column)) or 0.0) / max(seconds(self.snapshot, probe), 1e-9)
 
     def has(self, probe: str) -> bool:
-        """Whether a probe has measured."""
+        """Whether a probe has measured, for any time at all."""
         data = self.snapshot.probes.get(probe)
-        return data is not None and data.has_measured
+        return data is not None and data.has_measured and seconds(self.snapshot, probe) > 0
 
     def incidents(self) -> list[IncidentData]:
         """What goes wrong with it, the worst first."""
@@ -136,9 +149,10 @@ def verdict(found: Sequence[Cap]) -> Cap:
 
 def _runs(one: MachineFigures) -> Cap:
     name = "whether it runs"
-    rows = [row for row in one.rows("vm_states", "machines") if row.get("vm") == one.name]
+    rows = one.processes()
     if not rows:
-        return Cap("unknown", name, "no QEMU process of this name was seen")
+        is_known = one.has("vm_states")
+        return Cap("unknown", name, "no QEMU process of this name was seen" if is_known else _lacks(one, "vm_states"))
     for state, why in (("stopped", "its QEMU process gets no CPU (SIGSTOP)"), ("paused", "QEMU runs none of its CPUs")):
         if any(row.get(state) for row in rows):
             return Cap("caps", name, f"it is {state}: {why}")
@@ -155,23 +169,26 @@ def _waits(one: MachineFigures) -> Cap:
         return Cap("unknown", name, _lacks(one, "thread_waits"))
     most = max(threads, key=lambda row: number(row.get("waited_ns")) or 0.0)
     share = one.per_s("thread_waits", most, "waited_ns") / 1e7
-    return Cap(
-        "free", name, f"no thread of it waits long for a CPU: {most['role']} most, {figure.percent(share)} of the time"
-    )
+    waits = f"{figure.percent(share)} of the time"
+    if share >= WAITS_PCT and one.snapshot.incidents is None:
+        return Cap("caps", name, f"its {role(most)} waits for a CPU: {waits}")
+    return Cap("free", name, f"no thread of it waits long for a CPU: {role(most)} most, {waits}")
 
 
 def _limit(one: MachineFigures) -> Cap:
     name = "its limit of CPU time"
     limit = one.fact(fact_key("vm", one.name, "cpu_max"))
-    quota, _, period = str(limit or "").partition(" ")
     if limit == "max":
         return Cap("free", name, "its control groups have no limit of CPU time")
-    if not quota.isdecimal() or not period.isdecimal():
+    written = _LIMIT.fullmatch(str(limit))
+    if written is None:
         return Cap("unknown", name, "the limit of its control groups could not be read")
-    allowed = 100.0 * int(quota) / max(int(period), 1)
-    used = sum(
-        one.per_s("vm_states", row, "cpu_ns") for row in one.rows("vm_states", "machines") if row.get("vm") == one.name
-    )
+    processes = one.processes()
+    if len(processes) != 1:
+        why = f"{len(processes)} QEMU processes have this name" if processes else _lacks(one, "vm_states")
+        return Cap("unknown", name, f"what it uses of its limit is not known: {why}")
+    allowed = 100.0 * int(written[1]) / int(written[2])
+    used = one.per_s("vm_states", processes[0], "cpu_ns")
     text = f"its control group may use {figure.percent(allowed)} of a core, and uses {figure.percent(used / 1e7)}"
     return Cap("caps" if used / 1e7 >= FULL_PCT / 100 * allowed else "free", name, text)
 
@@ -185,20 +202,22 @@ def _vcpus(one: MachineFigures) -> Cap:
     return _busiest(one, "vCPU", "the virtual CPUs", BUSY_PCT, more)
 
 
-def _busiest(one: MachineFigures, role: str, name: str, limit: float, meaning: str) -> Cap:
-    threads = [row for row in one.threads() if str(row.get("role")).startswith(role)]
-    if not threads and one.threads() and not one.taps:
-        return Cap("free", name, f"it has no {role}")
+def _busiest(one: MachineFigures, kind: str, name: str, limit: float, meaning: str) -> Cap:
+    threads = [row for row in one.threads() if role(row).startswith(kind)]
+    if not threads and one.threads() and not one.taps and kind != "vCPU":
+        return Cap("free", name, f"it has no {kind}")
     if not threads:
-        return Cap("unknown", name, f"no thread of it is known as {role}")
+        return Cap("unknown", name, f"no thread of it is known as {kind}")
     share = one.per_s("thread_waits", threads[0], "ran_ns") / 1e7
-    said = f"its {threads[0]['role']} uses {figure.percent(share)} of a core"
+    said = f"its {role(threads[0])} uses {figure.percent(share)} of a core"
     return Cap("caps", name, f"{said}: {meaning}") if share >= limit else Cap("free", name, f"{said}, the most of them")
 
 
 def _pmd(one: MachineFigures) -> Cap:
     name = "the PMD thread of its port"
     mine = [row for row in one.rows("ovs_pmd", "rxqs") if row.get("port") in one.ports]
+    if not mine and one.ports and not _is_settled(one, "ovs_pmd"):
+        return Cap("unknown", name, _lacks(one, "ovs_pmd"))
     if not mine:
         return Cap("free", name, "no PMD thread of Open vSwitch polls a port of it")
     cores = {row.get("core") for row in mine}
@@ -226,7 +245,7 @@ def _shaper(one: MachineFigures) -> Cap:
         if lost >= SOME_LOST_PER_S or (limit and used >= FULL_PCT / 100 * limit):
             much = f"{bits_per_s(used)} of {bits_per_s(limit)}" if limit else bits_per_s(used)
             shed = f", {figure.rate(lost, 'packets')} are shed" if lost >= SOME_LOST_PER_S else ""
-            return Cap("caps", name, f"{words} at {row['device']} lets no more through: {much}{shed}")
+            return Cap("caps", name, f"{words} at {row.get('device')} lets no more through: {much}{shed}")
     return Cap("free", name, "no queueing discipline of its taps sheds a packet")
 
 
@@ -262,7 +281,7 @@ def _ring(one: MachineFigures) -> Cap:
     worst = max(links, key=lambda row: number(row.get("tx_drops")) or 0.0)
     lost = one.per_s("link_rates", worst, "tx_drops")
     if lost >= SOME_LOST_PER_S:
-        return Cap("caps", name, f"{worst['device']} loses {figure.rate(lost, 'packets')} on the way to the guest")
+        return Cap("caps", name, f"{worst.get('device')} loses {figure.rate(lost, 'packets')} on the way to the guest")
     return Cap("free", name, "its taps lose no packet on the way to the guest")
 
 
@@ -281,6 +300,8 @@ def _one_queue(one: MachineFigures) -> Cap:
             if best is None or share > best[0]:
                 carries = f"carries {figure.percent(share)} of {figure.rate(whole, 'packets')}"
                 best = share, f"queue {queue} of {len(rows)} of {tap} {carries}"
+    if best is None and one.taps and not (one.has("tun_queues") or one.has("vhost_queues")):
+        return Cap("unknown", name, _lacks(one, "tun_queues"))
     if best is None:
         return Cap("free", name, "it has one queue, or too few packets to tell")
     if best[0] >= ONE_QUEUE_PCT:
@@ -309,6 +330,8 @@ def _offload(one: MachineFigures) -> Cap:
 
 def _else(one: MachineFigures) -> Cap:
     name = "anything else that stands out"
+    if one.snapshot.incidents is None:
+        return Cap("unknown", name, "nobody looked for incidents in this snapshot")
     now = (found for found in one.incidents() if found.level in ("!!", "!") and found.ended is None)
     told = next((found for found in now if found.cause not in _TOLD), None)
     if told is not None:
@@ -327,7 +350,20 @@ def _incident(one: MachineFigures, cause: str) -> IncidentData | None:
 
 def _lacks(one: MachineFigures, probe: str) -> str:
     data = one.snapshot.probes.get(probe)
+    if one.has(probe):
+        return f"{probe} has no row of it"
     return f"{probe} has not measured{f': {data.why}' if data is not None and data.why else ''}"
+
+
+def _is_settled(one: MachineFigures, probe: str) -> bool:
+    """Whether a probe has measured, or there is nothing here that it could measure."""
+    data = one.snapshot.probes.get(probe)
+    return one.has(probe) or (data is not None and data.status == "unsupported")
+
+
+def role(row: SnapshotRow) -> str:
+    """What a thread does."""
+    return str(row.get("role") or "thread")
 
 
 def bits_per_s(per_s: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -225,3 +225,94 @@ def test_each_cpu_has_a_line_with_who_shares_it() -> None:
     assert isinstance(lines, TextTable)
     assert lines.rows == [["!!", "3", "175 %", "50 %", "db: vCPU 0 100 %, web: vCPU 0 50 %, web: vhost worker 25 %"]]
     assert [row[0] for row in list(of_cpus(snapshot()))[1].rows] == ["ok", "ok", "!!"]  # type: ignore[union-attr]
+
+
+def of_two(document: dict[str, Any]) -> None:
+    """Another QEMU process has the same name; the limit is of one of them."""
+    machines_of = table(document, "vm_states", "machines")
+    machines_of.append({**machines_of[0], "process": "qemu/8"})
+    document["facts"]["vm/web/cpu_max"] = {"value": "200000 100000"}
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "said"),
+    [
+        (lambda d: d.update(duration_s=0), "whether it runs", "vm_states has not measured"),
+        (lambda d: d["probes"].pop("vm_states"), "whether it runs", "vm_states has not measured"),
+        (of_two, "its limit of CPU time", "what it uses of its limit is not known: 2 QEMU processes have this name"),
+        (
+            lambda d: d["probes"].update(ovs_pmd={"status": "failed", "why": "no answer"}),
+            "the PMD thread of its port",
+            "ovs_pmd has not measured: no answer",
+        ),
+        (
+            lambda d: d["probes"].pop("tun_queues"),
+            "how packets spread over its queues",
+            "tun_queues has not measured",
+        ),
+        (lambda d: d["facts"].clear() or d["probes"].pop("tun_queues"), "the virtual CPUs", "no thread of it is known"),
+        (lambda d: d.update(incidents=None), "anything else that stands out", "nobody looked for incidents"),
+        (
+            lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "9" * 400 + " 1"}}),
+            "its limit of CPU time",
+            "the limit of its control groups could not be read",
+        ),
+    ],
+)
+def test_what_was_not_seen_is_neither_excluded_nor_claimed(
+    change: Callable[[dict[str, Any]], Any], name: str, said: str
+) -> None:
+    def nameless(document: dict[str, Any]) -> None:
+        if name == "the virtual CPUs":
+            del table(document, "thread_waits", "threads")[0]
+        change(document)
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(nameless), "web"))}
+    assert found[name].state == "unknown" and found[name].text.startswith(said), found[name]
+    assert all(cap.state != "caps" for cap in found.values()), found
+
+
+def test_a_wait_is_told_where_nobody_looked_for_incidents() -> None:
+    taken = snapshot(lambda document: document.update(incidents=None))
+    assert verdict(caps(MachineFigures(taken, "db"))).text == "its vCPU 0 waits for a CPU: 50 % of the time"
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a document has a value."""
+    for name, member in node.items() if isinstance(node, dict) else enumerate(node):
+        yield (*path, name)
+        if isinstance(member, (dict, list)):
+            yield from places(member, (*path, name))
+
+
+ODD: list[Any] = [None, "[red]\x1b[31m</td>", -5, 10**30, 1e308, "9" * 5000 + " 1", ["a"], 0]
+
+
+def test_no_value_of_a_snapshot_breaks_the_page() -> None:
+    """Each left out, and replaced by what is not expected there: hostile names, huge numbers, other types."""
+    document = copy.deepcopy(FREE)
+    pmd(document, 40.0)
+    incident(cause="cpu-wait", what="w", where={"vm": "web"}, evidence=[])(document)
+    document["facts"]["ovs/interface/vnet7/ingress_policing_rate"] = {"value": 1}
+    document["facts"]["vm/web/cpu_max"] = {"value": "1 1"}
+    tried = 0
+    for path in list(places(document)):
+        for value in [*ODD, msgspec.UNSET]:
+            changed = copy.deepcopy(document)
+            node = changed
+            for part in path[:-1]:
+                node = node[part]
+            if value is msgspec.UNSET:
+                del node[path[-1]]
+            else:
+                node[path[-1]] = value
+            try:
+                taken = msgspec.convert(changed, Snapshot)
+            except msgspec.ValidationError:
+                continue
+            tried += 1
+            for form in ("text", "md", "html", "json"):
+                shown = page(taken, "web", form)[0] + page(taken, None, form)[0]
+                assert b"\x1b" not in shown and (form != "html" or b"[31m</td>" not in shown), path
+            list(of_cpus(taken))
+    assert tried > 500
