@@ -182,6 +182,7 @@ def by_switch(a: Namespace, b: Namespace, _: Namespace, stack: ExitStack) -> str
 
     def plug(end: Namespace, device: str) -> None:
         run("ip", "link", "add", f"mix{device}", "up", "type", "veth", "peer", "name", device, "netns", end.name)
+        stack.callback(run, "ip", "link", "delete", f"mix{device}")
         run("ovs-vsctl", "add-port", "br0", f"mix{device}")
         stack.callback(run, "ovs-vsctl", "del-port", "br0", f"mix{device}")
 
