@@ -16,7 +16,7 @@ from netconsole_collector.questions.known import BadQuestion, Json
 from netconsole_collector.sources import cpu_limits, qemu
 from netconsole_collector.sources.cpu_limits import CpuLimit, pairs, text_of
 from netconsole_collector.sources.new_processes import words
-from netconsole_collector.sources.thread_waits import NAMELESS, PROCESSOR, role_of
+from netconsole_collector.sources.thread_waits import NAMELESS, PROCESSOR, machine_of, role_of
 
 PAUSE_S = 0.25
 _BUSY_PROCESSES = 8
@@ -119,8 +119,7 @@ def _called(host: Here, rival: Rival) -> Json:
     comm = text_of(host, "/proc/{}/task/{}/comm".format(rival.pid, rival.tid)).rstrip("\n")
     arguments = words(text_of(host, "/proc/{}/cmdline".format(rival.pid)).encode())
     if qemu.is_qemu(arguments):
-        line = qemu.parse(arguments)
-        name = line.name or line.uuid or "qemu ({})".format(rival.pid)
+        name = machine_of(arguments, rival.pid)
         role = role_of(comm, rival.pid == rival.tid).replace(NAMELESS, "a thread")
         return {"rival": "{} of {}".format(role, name), "process": None, "rival_vm": name}
     process = "{} ({})".format(comm, rival.tid)

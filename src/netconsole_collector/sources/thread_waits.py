@@ -34,6 +34,9 @@ PROCESSOR = 39 - 3
 """Of the fields of /proc/PID/stat, by its number in proc(5), counted from the third (after the process name)."""
 
 
+_NO_BOOKS = "this kernel does not count how long threads wait for a CPU (CONFIG_SCHED_INFO)"
+
+
 class _Thread:
     """``where``: its directory in /proc. ``last``: what its books said in the interval before."""
 
@@ -72,7 +75,8 @@ class ThreadWaits(KernelSource):
         readings = [self._reading(one, reading.interval_ns, is_looking) for one in list(self._threads.values())]
         rows, full, omitted = self._rows.rows(one for one in readings if one is not None)
         if not self._threads and self._said_empty:
-            raise SourceError("neither QEMU nor Open vSwitch runs here", state="unsupported")
+            why = _NO_BOOKS if self._machines else "neither QEMU nor Open vSwitch runs here"
+            raise SourceError(why, state="unsupported")
         self._said_empty = full and not self._threads
         return [reading.table("thread_waits", "threads", (rows, full, omitted))]
 
@@ -103,14 +107,14 @@ class ThreadWaits(KernelSource):
 
     def _machine(self, pid: str) -> Optional[str]:
         """Whose packets the process moves; empty for the switch, None where it moves none."""
-        arguments = words(self._bytes("/proc/{}/cmdline".format(pid)))
+        arguments = self._arguments(pid)
         if qemu.is_qemu(arguments):
-            line = qemu.parse(arguments)
-            return line.name or line.uuid or "qemu ({})".format(pid)
+            return machine_of(arguments, pid)
         comm = self._text("/proc/{}/comm".format(pid)).strip()
         worker = _WORKER.match(comm) if arguments == [""] else None
         if worker:
-            return self._machine(worker.group(1)) if worker.group(1) != pid else None
+            owner = self._arguments(worker.group(1))
+            return machine_of(owner, worker.group(1)) if qemu.is_qemu(owner) else None
         return "" if comm in PROGRAM_COMMS else None
 
     def _new(self, pid: str, tid: str) -> Optional[_Thread]:
@@ -135,6 +139,9 @@ class ThreadWaits(KernelSource):
             thread.cpu = int(stat[PROCESSOR]) if len(stat) > PROCESSOR else None
         return thread.labels, (ran, waited, runs), {"cpu": thread.cpu, "waited_pct": round(share, 1)}
 
+    def _arguments(self, pid: str) -> List[str]:
+        return words(self._bytes("/proc/{}/cmdline".format(pid)))
+
     def _text(self, path: str) -> str:
         return self._bytes(path).decode("utf-8", "backslashreplace")
 
@@ -143,6 +150,12 @@ class ThreadWaits(KernelSource):
             return self._host.read(path)
         except OSError:
             return b""  # it has ended
+
+
+def machine_of(arguments: List[str], pid: str) -> str:
+    """The name of a VM."""
+    line = qemu.parse(arguments)
+    return line.name or line.uuid or "qemu ({})".format(pid)
 
 
 def role_of(comm: str, is_main: bool) -> str:

@@ -105,6 +105,26 @@ def test_workers_of_the_kernel_belong_to_the_machine_that_they_are_named_after(
     }
 
 
+def test_workers_that_name_each_other_are_of_no_machine(source: ThreadWaits, tmp_path: Path) -> None:
+    """Anybody may start a process without words, and call it so."""
+    Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    Process(tmp_path, 600, comm="vhost-601")
+    Process(tmp_path, 601, comm="vhost-600")
+    Process(tmp_path, 602, comm="vhost-603")
+    Process(tmp_path, 603, comm="ovs-vswitchd")
+    assert source.finds_any() and {machine for machine, _ in rows(source)} == {"web", ""}
+    assert len(source._threads) == 2
+
+
+def test_a_kernel_without_these_books_is_said(source: ThreadWaits, tmp_path: Path) -> None:
+    machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    (machine.path / "task/500/schedstat").unlink()
+    assert not rows(source)
+    with pytest.raises(SourceError, match="CONFIG_SCHED_INFO") as said:
+        rows(source)
+    assert said.value.state == "unsupported"
+
+
 def test_a_number_that_is_used_again_is_another_process(source: ThreadWaits, tmp_path: Path) -> None:
     Process(tmp_path, 500, *QEMU, comm="qemu-system-x86").thread(501, "CPU 0/KVM")
     assert source.finds_any() and len(rows(source)) == 2
