@@ -19,6 +19,8 @@ ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""
 MAX_NAME = 90
 """Longer than any name, and than what a counter means in our words."""
+MAX_WORD = 1024
+"""Of a command: what is cut there names something else. Paths of control groups are long."""
 _MAX_WHY = 160
 WHY = "why"
 """A label in place of what the rule says of the cause: what was found out about it."""
@@ -168,7 +170,7 @@ def commands(rule: FindingSpec, labels: Mapping[str, object]) -> tuple[str, ...]
 def filled(templates: Iterable[str], words: Mapping[str, object]) -> tuple[str, ...]:
     """Commands with their names filled in, as :func:`commands`; one behind "host: " does not run in the namespace."""
     known = {
-        name: shlex.quote(figure.safe(value, MAX_NAME)) for name, value in words.items() if value not in (None, "")
+        name: shlex.quote(figure.safe(value, MAX_WORD)) for name, value in words.items() if value not in (None, "")
     }
     found = []
     for command in templates:

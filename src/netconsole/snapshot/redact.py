@@ -76,7 +76,7 @@ _MAYBE_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 _MAX_IPV6 = 45
 _WORD = re.compile(r"\w")
 PSEUDONYM = re.compile(
-    rf"(?<![^\W_])(?:host|vm|process|device|netns|rule|uuid|mac|ip4|ip6)-[0-9a-f]{{{_DIGITS}}}(?![^\W_])"
+    rf"(?<![^\W_])(?:host|vm|process|device|netns|rule|group|uuid|mac|ip4|ip6)-[0-9a-f]{{{_DIGITS}}}(?![^\W_])"
 )
 """What stands for a name or an address in a redacted snapshot."""
 
@@ -274,6 +274,8 @@ class Redactor:
             self._learn_process(process)
         if isinstance(machine := answer.get("rival_vm"), str):
             self._learn_vm(machine)
+        if isinstance(group := answer.get("group"), str) and len(group) > 1:  # it may have the name of a VM, escaped
+            self._add("group", (group,))
         for name in _ANSWERED_DEVICES:
             if isinstance(device := answer.get(name), str):
                 self._learn_device(device)

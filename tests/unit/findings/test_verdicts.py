@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import string
 from collections.abc import Sequence
 from importlib import import_module
@@ -139,6 +140,13 @@ def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None
     found = verdicts.verdict("firewall-drops", {**PACKET, **answer}, is_answered=True)
     assert found is not None and "\x1b" not in found.why
     assert found.commands == ("ip netns exec blue nft -a list chain inet 'f; reboot' in",)
+
+
+def test_a_path_of_a_command_is_never_cut(verdicts: Verdicts) -> None:
+    group = f"/kubepods.slice/{200 * 'x'}/machine-qemu\\x2d1\\x2dweb.scope"
+    answer = {"throttled_pct": 40, "limit": "50 ms in 100 ms", "group": group}
+    found = verdicts.verdict("cpu-wait", {"tid": 7, **answer}, is_answered=True)
+    assert found is not None and shlex.split(found.commands[0]) == ["cat", f"/sys/fs/cgroup{group}/cpu.stat"]
 
 
 def test_nobody_asks_what_cannot_be_answered(verdicts: Verdicts) -> None:

@@ -335,6 +335,23 @@ def test_what_commands_wrote_is_left_out_and_that_is_said() -> None:
     assert "198.51.100.9" not in f"{found}" and "acme" not in f"{found}"
 
 
+def test_a_control_group_is_not_left_with_the_escaped_name_of_a_vm() -> None:
+    group = "/machine.slice/machine-qemu\\x2d1\\x2dweb\\x2dacme.scope"
+    document = made_up.document(1, samples=3, drops_per_s=2)
+    document["incidents"] = [
+        {
+            "level": "!",
+            "cause": "cpu-wait",
+            "what": "web-acme: acme) (x (44) takes 49 % of CPU 1",
+            "where": {"vm": "web-acme"},
+            "commands": [f"cat /sys/fs/cgroup'{group}'/cpu.stat"],
+            "answer": {"group": group, "rival": "acme) (x (44)", "process": "acme) (x (44)", "rival_vm": None},
+        }
+    ]
+    redacted = encode(Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))).decode()
+    assert "acme" not in redacted and "cat /sys/fs/cgroup'group-" in redacted
+
+
 def test_nothing_that_a_host_answered_about_a_cause_is_left() -> None:
     rule = 'iifname "uplink0" ip saddr 198.51.100.0/24 drop comment "ACME\'s office"'
     said = f"eth0: nftables: {rule} (table acme-shop, chain in): 300 UDP packets/s refused"
