@@ -144,7 +144,7 @@ def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None
 
 def test_a_path_of_a_command_is_never_cut(verdicts: Verdicts) -> None:
     group = f"/kubepods.slice/{200 * 'x'}/machine-qemu\\x2d1\\x2dweb.scope"
-    answer = {"throttled_pct": 40, "limit": "50 ms in 100 ms", "group": group}
+    answer: dict[str, Any] = {"throttled_pct": 40, "limit": "50 ms in 100 ms", "group": group}
     found = verdicts.verdict("cpu-wait", {"tid": 7, **answer}, is_answered=True)
     assert found is not None and shlex.split(found.commands[0]) == ["cat", f"/sys/fs/cgroup{group}/cpu.stat"]
 
