@@ -55,7 +55,11 @@ class MachineFigures:
     def __init__(self, snapshot: Snapshot, name: str) -> None:
         self.snapshot, self.name = snapshot, name
         facts = snapshot.facts
-        own = {key: facts[key].value for key in facts if key.startswith(fact_key("vm", name, "net", ""))}
+        nets = fact_key("vm", name, "net", "")
+        own = {key: facts[key].value for key in facts if key.startswith(nets)}
+        self._threads = sorted(
+            self._of_vm("thread_waits", "threads"), key=lambda row: -(number(row.get("ran_ns")) or 0.0)
+        )
         self.taps = sorted({str(value) for key, value in own.items() if key.endswith("/tap")})
         self.taps += sorted(
             {
@@ -86,7 +90,7 @@ class MachineFigures:
 
     def threads(self) -> list[SnapshotRow]:
         """Its threads, the one that ran most first."""
-        return sorted(self._of_vm("thread_waits", "threads"), key=lambda row: -(number(row.get("ran_ns")) or 0.0))
+        return self._threads
 
     def queues(self, probe: str) -> list[SnapshotRow]:
         """Rows of the queues of its taps."""

@@ -14,6 +14,7 @@ from netconsole.report.of_vm import of_cpus, of_vm, page
 from netconsole.report.to_text import to_text
 from netconsole.snapshot.caps import MachineFigures, caps, machines, verdict
 from netconsole.snapshot.document import SCHEMA, Snapshot
+from netconsole_collector.names.fact_keys import key
 
 SECONDS = 10.0
 CORE = int(SECONDS * 1e9)
@@ -316,3 +317,17 @@ def test_no_value_of_a_snapshot_breaks_the_page() -> None:
                 assert b"\x1b" not in shown and (form != "html" or b"[31m</td>" not in shown), path
             list(of_cpus(taken))
     assert tried > 500
+
+
+def test_facts_of_others_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each report has a line for each of hundreds of VMs, with dozens of facts of each."""
+    made = 0
+
+    def counted(*parts: str | int) -> str:
+        nonlocal made
+        made += 1
+        return key(*parts)
+
+    monkeypatch.setattr("netconsole.snapshot.caps.fact_key", counted)
+    taken = snapshot(lambda d: d["facts"].update({f"vm/other/x{number}": {"value": 1} for number in range(1000)}))
+    assert verdict(caps(MachineFigures(taken, "web"))).state == "free" and made < 10
