@@ -7,6 +7,7 @@ is one of its own (facts ``vm/…``, ``ovs/interface/…``).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -250,7 +251,8 @@ def _shaper(one: MachineFigures) -> Cap:
             much = f"{bits_per_s(used)} of {bits_per_s(limit)}" if limit else bits_per_s(used)
             shed = f", {figure.rate(lost, 'packets')} are shed" if lost >= SOME_LOST_PER_S else ""
             return Cap("caps", name, f"{words} at {row.get('device')} lets no more through: {much}{shed}")
-    return Cap("free", name, "no queueing discipline of its taps sheds a packet")
+    few = _things(links, "qdisc_drops")
+    return Cap("free", name, f"the queueing disciplines of its taps shed {few}")
 
 
 def _policer(one: MachineFigures) -> Cap:
@@ -275,8 +277,7 @@ def _ring(one: MachineFigures) -> Cap:
         return Cap("caps", name, told.what)
     rows = one.queues("tun_queues")
     if rows:
-        lost = sum(number(row.get("ring_full")) or 0.0 for row in rows)
-        return Cap("free", name, f"its guest takes what comes: {figure.things(int(lost), 'packets')} found a full ring")
+        return Cap("free", name, f"its guest takes what comes: {_things(rows, 'ring_full')} found a full ring")
     links = one.links()
     if not one.taps:
         return Cap("free", name, f"{name}: {_NO_TAP}")
@@ -286,7 +287,7 @@ def _ring(one: MachineFigures) -> Cap:
     lost = one.per_s("link_rates", worst, "tx_drops")
     if lost >= SOME_LOST_PER_S:
         return Cap("caps", name, f"{worst.get('device')} loses {figure.rate(lost, 'packets')} on the way to the guest")
-    return Cap("free", name, "its taps lose no packet on the way to the guest")
+    return Cap("free", name, f"its taps lose {_things(links, 'tx_drops')} on the way to the guest")
 
 
 def _one_queue(one: MachineFigures) -> Cap:
@@ -357,6 +358,13 @@ def _lacks(one: MachineFigures, probe: str) -> str:
     if one.has(probe):
         return f"{probe} has no row of it"
     return f"{probe} has not measured{f': {data.why}' if data is not None and data.why else ''}"
+
+
+def _things(rows: Sequence[SnapshotRow], column: str) -> str:
+    """How many packets that is; unknown where no row has the column."""
+    known = [count for row in rows if (count := number(row.get(column))) is not None]
+    whole = sum(known)
+    return figure.things(int(whole), "packets") if known and math.isfinite(whole) else f"{figure.UNKNOWN} packets"
 
 
 def _is_settled(one: MachineFigures, probe: str) -> bool:

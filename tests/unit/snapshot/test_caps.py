@@ -273,6 +273,23 @@ def test_what_was_not_seen_is_neither_excluded_nor_claimed(
     assert all(cap.state != "caps" for cap in found.values()), found
 
 
+def test_a_few_losses_are_no_cap_and_are_told() -> None:
+    def lose(document: dict[str, Any]) -> None:
+        table(document, "link_rates", "links")[0].update(qdisc_drops=3, tx_drops=1)
+
+    def unknown(document: dict[str, Any]) -> None:
+        lose(document)
+        for row in table(document, "tun_queues", "queues"):
+            del row["ring_full"]
+
+    one, two = (
+        {cap.name: cap.text for cap in caps(MachineFigures(snapshot(change), "web"))} for change in (lose, unknown)
+    )
+    assert one["a shaper or queue of its tap"] == "the queueing disciplines of its taps shed 3 packets"
+    assert one["the rings of its taps"] == "its guest takes what comes: 0 packets found a full ring"
+    assert two["the rings of its taps"] == "its guest takes what comes: – packets found a full ring"
+
+
 def test_a_wait_is_told_where_nobody_looked_for_incidents() -> None:
     taken = snapshot(lambda document: document.update(incidents=None))
     assert verdict(caps(MachineFigures(taken, "db"))).text == "its vCPU 0 waits for a CPU: 50 % of the time"
