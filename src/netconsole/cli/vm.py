@@ -20,13 +20,13 @@ from netconsole.cli.options import (
     approach,
     fail,
     only_one,
+    time_of,
 )
 
 if TYPE_CHECKING:
     from netconsole.snapshot.document import Snapshot
 
 DEFAULT_DURATION = "5s"
-MAX_DURATION_S = 3600.0
 
 
 @spread
@@ -75,12 +75,8 @@ def vm(
 
 def _measured(what: Measuring, duration: str) -> Snapshot:
     """Raises BadInput, Unable, Interrupted."""
-    from netconsole.base.figure import parse_duration
-
     host = only_one(what.host, "netconsole vm")
-    duration_s = parse_duration(duration)
-    if duration_s is None or not 0 < duration_s <= MAX_DURATION_S:
-        raise bad("--duration", "", f'expected a time from 1ms to 1h such as "5s", found "{safe(duration, 40)}"')
+    duration_s = time_of("--duration", duration, "1ms", "1h", DEFAULT_DURATION)
     with approach(host) as way:
         plan = what.plan(what.interval_s(duration_s), duration_s)
         from netconsole.run import headless
