@@ -265,10 +265,17 @@ def _policer(one: MachineFigures) -> Cap:
     ]
     if not found:
         return Cap("free", name, "Open vSwitch polices no port of it")
-    port, rate = found[0]
-    sent = sum(8 * one.per_s("link_rates", row, "rx_bytes") for row in one.links() if row.get("device") == port)
-    said = f"Open vSwitch polices {port} to {bits_per_s(rate * 1000)}; it sends {bits_per_s(sent)}"
-    return Cap("caps" if sent >= 0.8 * rate * 1000 else "free", name, said)
+    judged = [_policed(one, name, port, 1000 * rate) for port, rate in found]
+    return min(judged, key=lambda cap: ("caps", "unknown", "free").index(cap.state))
+
+
+def _policed(one: MachineFigures, name: str, port: str, limit: float) -> Cap:
+    said = f"Open vSwitch polices {port} to {bits_per_s(limit)}"
+    links = [row for row in one.links() if row.get("device") == port]
+    if not links:
+        return Cap("unknown", name, f"{said}; what it sends is not known")
+    sent = sum(8 * one.per_s("link_rates", row, "rx_bytes") for row in links)
+    return Cap("caps" if sent >= 0.8 * limit else "free", name, f"{said}; it sends {bits_per_s(sent)}")
 
 
 def _ring(one: MachineFigures) -> Cap:
@@ -330,6 +337,8 @@ def _offload(one: MachineFigures) -> Cap:
                 much = f"{figure.rate(packets, 'packets')} of {figure.quantity(size / packets, 'bytes')}"
                 return Cap("caps", name, f"segmentation offload is off at {tap}: {much}")
     is_off = [tap for tap, value in known if str(value) in _OFF]
+    if is_off and not one.links():
+        return Cap("unknown", name, f"segmentation offload is off; {_lacks(one, 'link_rates')}")
     return Cap("free", name, f"segmentation offload is {'off, and little moves' if is_off else 'on'}")
 
 

@@ -273,6 +273,30 @@ def test_what_was_not_seen_is_neither_excluded_nor_claimed(
     assert all(cap.state != "caps" for cap in found.values()), found
 
 
+def test_each_policed_port_is_judged_and_one_without_a_rate_is_not_excluded() -> None:
+    def police(document: dict[str, Any], tap_kbit: int) -> None:
+        pmd(document, 40.0)  # its port is of vhost-user: no link has its rate
+        document["facts"]["vm/web/net/2/tap"] = {"value": "a0"}
+        for port, kbit in (("a0", 1), ("dpdkvhost1", 100), ("vnet7", tap_kbit)):
+            document["facts"][f"ovs/interface/{port}/ingress_policing_rate"] = {"value": kbit}
+
+    low, high = (
+        {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}["a policer of Open vSwitch"]
+        for change in (lambda d: police(d, 120_000), lambda d: police(d, 900_000))
+    )
+    assert low.state == "caps" and low.text == "Open vSwitch polices vnet7 to 120Mbit/s; it sends 112Mbit/s"
+    assert high.state == "unknown" and high.text.endswith("what it sends is not known")
+
+
+def test_offload_is_not_excluded_where_rates_are_not_known() -> None:
+    def lose(document: dict[str, Any]) -> None:
+        document["facts"]["nic/vnet7/offload/tx-tcp-segmentation"] = {"value": "off"}
+        del document["probes"]["link_rates"]
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(lose), "web"))}
+    assert found["segmentation offload"].state == "unknown"
+
+
 def test_a_few_losses_are_no_cap_and_are_told() -> None:
     def lose(document: dict[str, Any]) -> None:
         table(document, "link_rates", "links")[0].update(qdisc_drops=3, tx_drops=1)
