@@ -20,6 +20,8 @@ from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.run.preflight import RunPlan
 
+pytestmark = pytest.mark.costs  # its programs take a CPU, and say how much of it they get
+
 PROBE = "thread_waits"
 LIMIT_S = 30.0
 MACHINE = """
