@@ -92,9 +92,14 @@ class ProgramProcess:
         """The id of the process on this machine, which is also the id of its process group."""
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended; what it said until then may not be read yet."""
+        return self._process.poll() is None
+
     def send(self, line: bytes) -> None:
         """Queue input without blocking. Raises Gone when the program ended or no longer reads."""
-        if self._process.poll() is not None:
+        if not self.runs:
             raise Gone(f"{self._what} has ended")
         try:
             self._outbox.put_nowait(line)

@@ -87,7 +87,12 @@ class CollectorProcess:
         number, future = next(self._numbers), Future[object]()
         self._asked[number] = future
         try:
-            self.send({"id": number, "command": "ask", "question": question, "arguments": arguments})
+            try:
+                self.send({"id": number, "command": "ask", "question": question, "arguments": arguments})
+            except CollectorGone:
+                if self._program.runs:
+                    raise
+                # What it has said before its end is read, and tells why.
             self._await(future, time.monotonic() + patience_s)
         except CollectorGone as error:
             raise Unanswered(errno.EPIPE, str(error)) from None
