@@ -7,7 +7,6 @@ net/netfilter/nf_conntrack_standalone.c.
 # Something that was wanted is gone.
 LOSS = {
     "IpInHdrErrors": "IPv4 header is wrong, or its TTL has expired",
-    "IpInAddrErrors": "IPv4 address is not valid here, or forwarding is off",
     "IpInDiscards": "received IPv4 packet was discarded, without an error of its own",
     "IpOutDiscards": "IPv4 packet was not sent: the device or a filter refused it, or there was no memory",
     "IpOutNoRoutes": "no route for an IPv4 packet",
@@ -123,6 +122,7 @@ LOSS = {
 
 # What nobody wanted, or what a part of is counted elsewhere: shown, but no finding.
 NOISE = {
+    "IpInAddrErrors": "IPv4 address is not valid here, or forwarding is off",
     "IpInUnknownProtos": "nobody here speaks the protocol of an IPv4 packet",
     "IcmpInErrors": "ICMP message that is wrong or of no use",
     "IcmpOutErrors": "ICMP message could not be sent",

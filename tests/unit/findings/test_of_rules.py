@@ -471,6 +471,26 @@ def test_what_neighbours_announce_where_ipv6_is_off_is_no_fault(
     assert [one.cause for one in said] == causes
 
 
+@pytest.mark.parametrize(
+    ("counted", "dropped", "causes"), [(5, 0, []), (40, 0, ["protocol-loss"]), (40, 40, ["forwarding-off"])]
+)
+@pytest.mark.proves("protocol_counters", "findings.counters.count.!.IpInAddrErrors")
+def test_broadcasts_of_other_subnets_are_no_fault_without_kernel_drops(
+    stream: Stream, counted: int, dropped: int, causes: list[str]
+) -> None:
+    findings = Incidents({name: catalogue.shipped(name) for name in ("kernel_drops", "protocol_counters")})
+    drop: dict[str, frames.Label] = {"device": "uxva", "netns": "blue", "reason": "IP_INADDRERRORS", "class": "unknown"}
+    drop |= {"location": "ip_error", "hook": "none", "protocol": "UDP", "ethertype": "IPv4"}
+    counter: dict[str, frames.Label] = {"netns": "blue", "counter": "IpInAddrErrors", "class": "noise", "meaning": "x"}
+    for _ in range(30):
+        if dropped:
+            rows_of(stream, "kernel_drops", "drops", drop, "count", dropped)
+        rows_of(stream, "protocol_counters", "counters", counter, "count", counted)
+        stream.end()
+        said = findings.update(stream.state)
+    assert [one.cause for one in said] == causes
+
+
 @pytest.mark.parametrize(("reason", "location"), [("QUEUE_PURGE", "x"), ("NOT_SPECIFIED", "sk_stream_kill_queues")])
 @pytest.mark.proves("kernel_drops", "findings.drops.count.ok.harmless")
 def test_closing_1400_connections_a_second_is_no_flood(stream: Stream, reason: str, location: str) -> None:
