@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -89,20 +89,22 @@ sys.stdin.read()
 @pytest.mark.proves("protocol_counters", "tables.netlink.{process,protocol,inode,netns,drops}")
 def test_a_netlink_socket_that_loses_messages_is_named_with_what_the_kernel_counts(wire: Wire) -> None:
     program = wire.b.start(DEAF, python=BARE_PYTHON)
-    assert program.stdout is not None and program.stdout.readline() == "ready\n"
-    command = Path(f"/proc/{program.pid}/comm").read_text().strip()
-    with closing(ProtocolCounters()) as source:
+    with ExitStack() as stack:
+        stack.callback(program.communicate)
+        stack.callback(program.kill)
+        assert program.stdout is not None and program.stdout.readline() == "ready\n"
+        command = Path(f"/proc/{program.pid}/comm").read_text().strip()
+        source = stack.enter_context(closing(ProtocolCounters()))
         source.open()
         source.read(SourceReading(1, 1, is_whole=True))
         for what in ("add", "del") * 20:
             wire.b.ip("address", what, "10.9.0.1/32", "dev", "lo")
         tables = source.read(SourceReading(1, 2, is_whole=True))
+        lines = [one.split() for one in wire.b.run("cat", "/proc/net/netlink").splitlines()]
     rows = [row for one in tables if one.get("name") == "netlink" for row in one["rows"]]
     (row,) = (row for row in rows if row["labels"]["netns"] == wire.b.name)
-    (line,) = (one.split() for one in wire.b.run("cat", "/proc/net/netlink").splitlines() if "00000010" in one)
+    (line,) = (one for one in lines if one[2:4] == [str(program.pid), "00000010"])
     assert row["labels"] == {
         "process": f"{command}/{program.pid}", "protocol": "route", "inode": int(line[9]), "netns": wire.b.name,
     }  # fmt: skip
     assert row["counts"]["drops"]["total"] == int(line[8]) > 0
-    program.kill()
-    program.communicate()
