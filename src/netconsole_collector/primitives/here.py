@@ -176,3 +176,11 @@ def ask(device: bytes, request: bytes) -> bytes:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
         fcntl.ioctl(asked, SIOCETHTOOL, _IFREQ.pack(device[:15], address))
     return buffer.tobytes()[: len(request)]
+
+
+def text_of(host: Here, path: str) -> str:
+    """A file; empty where it is not there (any more), or may not be read."""
+    try:
+        return host.read(path).decode("utf-8", "backslashreplace")
+    except OSError:
+        return ""

@@ -11,12 +11,12 @@ import re
 import time
 from typing import Dict, List, NamedTuple, Tuple
 
-from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.questions.known import BadQuestion, Json
 from netconsole_collector.sources import cpu_limits, qemu
-from netconsole_collector.sources.cpu_limits import CpuLimit, pairs, text_of
+from netconsole_collector.sources.cpu_limits import CpuLimit, pairs
 from netconsole_collector.sources.new_processes import words
-from netconsole_collector.sources.thread_waits import NAMELESS, PROCESSOR, machine_of, role_of
+from netconsole_collector.sources.thread_waits import NAMELESS, PROCESSOR, role_of
 
 PAUSE_S = 0.25
 _BUSY_PROCESSES = 8
@@ -117,9 +117,9 @@ def _rivals(host: Here, threads: Dict[Tuple[str, str], int], cpus: List[range], 
 def _called(host: Here, rival: Rival) -> Json:
     """A thread of a VM by the VM's name and what it does there; any other by its program and number."""
     comm = text_of(host, "/proc/{}/task/{}/comm".format(rival.pid, rival.tid)).rstrip("\n")
-    arguments = words(text_of(host, "/proc/{}/cmdline".format(rival.pid)).encode())
+    arguments = words(text_of(host, "/proc/{}/cmdline".format(rival.pid)))
     if qemu.is_qemu(arguments):
-        name = machine_of(arguments, rival.pid)
+        name = qemu.machine_of(arguments, rival.pid)
         role = role_of(comm, rival.pid == rival.tid).replace(NAMELESS, "a thread")
         return {"rival": "{} of {}".format(role, name), "process": None, "rival_vm": name}
     process = "{} ({})".format(comm, rival.tid)

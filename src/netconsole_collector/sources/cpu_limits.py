@@ -2,7 +2,7 @@
 
 from typing import Dict, List, NamedTuple, Tuple
 
-from netconsole_collector.primitives.here import Here
+from netconsole_collector.primitives.here import Here, text_of
 
 GROUPS = "/sys/fs/cgroup"
 _MAX_DEPTH = 12
@@ -50,11 +50,3 @@ def limits(host: Here, groups: List[str]) -> Dict[str, CpuLimit]:
 def pairs(text: str, between: str) -> List[Tuple[str, str]]:
     """The lines of a file as name and value."""
     return [(name, value.strip()) for name, _, value in (line.partition(between) for line in text.splitlines())]
-
-
-def text_of(host: Here, path: str) -> str:
-    """A file; empty where it is not there (any more), or may not be read."""
-    try:
-        return host.read(path).decode("utf-8", "backslashreplace")
-    except OSError:
-        return ""

@@ -32,6 +32,6 @@ class NewProcesses:
         self._looks.pop(pid, None)
 
 
-def words(command_line: bytes) -> List[str]:
+def words(command_line: str) -> List[str]:
     """The words of /proc/PID/cmdline; one empty word for a thread of the kernel."""
-    return command_line.decode("utf-8", "backslashreplace").rstrip("\0").split("\0")
+    return command_line.rstrip("\0").split("\0")

@@ -48,6 +48,12 @@ def is_qemu(arguments: List[str]) -> bool:
     return program.startswith("qemu-system-") or program in _PROGRAMS
 
 
+def machine_of(arguments: List[str], pid: str) -> str:
+    """What the machine of a process is called: by its name, else its UUID, else the process."""
+    line = parse(arguments)
+    return line.name or line.uuid or "qemu ({})".format(pid)
+
+
 def parse(arguments: List[str]) -> CommandLine:
     """Parse the arguments of a QEMU process. Never raises."""
     line = CommandLine()

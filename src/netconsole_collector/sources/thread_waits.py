@@ -9,7 +9,7 @@ vhost workers of older kernels, and those of ovs-vswitchd without PMD threads, o
 import re
 from typing import Dict, List, Optional, Union
 
-from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.sources import qemu
 from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
 from netconsole_collector.sources.new_processes import NewProcesses, words
@@ -32,13 +32,11 @@ _PMD = "pmd"
 _WORKER = re.compile(r"vhost-(\d+)")
 PROCESSOR = 39 - 3
 """Of the fields of /proc/PID/stat, by its number in proc(5), counted from the third (after the process name)."""
-
-
 _NO_BOOKS = "this kernel does not count how long threads wait for a CPU (CONFIG_SCHED_INFO)"
 
 
 class _Thread:
-    """``where``: its directory in /proc. ``last``: what its books said in the interval before."""
+    """``where``: its directory in /proc. ``waited``: what its books said in the interval before; -1 at the first."""
 
     def __init__(self, where: str, labels: Dict[str, Union[str, int, None]]) -> None:
         self.where = where
@@ -109,24 +107,24 @@ class ThreadWaits(KernelSource):
         """Whose packets the process moves; empty for the switch, None where it moves none."""
         arguments = self._arguments(pid)
         if qemu.is_qemu(arguments):
-            return machine_of(arguments, pid)
-        comm = self._text("/proc/{}/comm".format(pid)).strip()
+            return qemu.machine_of(arguments, pid)
+        comm = text_of(self._host, "/proc/{}/comm".format(pid)).strip()
         worker = _WORKER.match(comm) if arguments == [""] else None
         if worker:
             owner = self._arguments(worker.group(1))
-            return machine_of(owner, worker.group(1)) if qemu.is_qemu(owner) else None
+            return qemu.machine_of(owner, worker.group(1)) if qemu.is_qemu(owner) else None
         return "" if comm in PROGRAM_COMMS else None
 
     def _new(self, pid: str, tid: str) -> Optional[_Thread]:
         where = "/proc/{}/task/{}".format(pid, tid)
-        comm = self._text(where + "/comm").rstrip("\n")
+        comm = text_of(self._host, where + "/comm").rstrip("\n")
         if comm.startswith(_PMD) and not self._machines[pid]:
             return None
         role = role_of(comm, pid == tid)
         return _Thread(where, {"vm": self._machines[pid], "role": role, "tid": int(tid)})
 
     def _reading(self, thread: _Thread, interval_ns: int, is_looking: bool) -> Optional[SourceRow]:
-        fields = self._text(thread.where + "/schedstat").split()
+        fields = text_of(self._host, thread.where + "/schedstat").split()
         if len(fields) != len(COUNTS):
             self._threads.pop(str(thread.labels["tid"]), None)
             return None
@@ -135,27 +133,12 @@ class ThreadWaits(KernelSource):
         thread.waited = waited
         share = min(100.0, 100.0 * now / interval_ns) if interval_ns > 0 else 0.0
         if is_looking or share >= SOME_WAIT_PCT:
-            stat = self._text(thread.where + "/stat").rpartition(")")[2].split()
+            stat = text_of(self._host, thread.where + "/stat").rpartition(")")[2].split()
             thread.cpu = int(stat[PROCESSOR]) if len(stat) > PROCESSOR else None
         return thread.labels, (ran, waited, runs), {"cpu": thread.cpu, "waited_pct": round(share, 1)}
 
     def _arguments(self, pid: str) -> List[str]:
-        return words(self._bytes("/proc/{}/cmdline".format(pid)))
-
-    def _text(self, path: str) -> str:
-        return self._bytes(path).decode("utf-8", "backslashreplace")
-
-    def _bytes(self, path: str) -> bytes:
-        try:
-            return self._host.read(path)
-        except OSError:
-            return b""  # it has ended
-
-
-def machine_of(arguments: List[str], pid: str) -> str:
-    """The name of a VM."""
-    line = qemu.parse(arguments)
-    return line.name or line.uuid or "qemu ({})".format(pid)
+        return words(text_of(self._host, "/proc/{}/cmdline".format(pid)))
 
 
 def role_of(comm: str, is_main: bool) -> str:

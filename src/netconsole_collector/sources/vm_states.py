@@ -7,7 +7,7 @@ because its guest does, is inside the call KVM_RUN. One that QEMU has paused wai
 import re
 from typing import Dict, Iterable, List, Optional, Union
 
-from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.sources import qemu
 from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
 from netconsole_collector.sources.new_processes import NewProcesses, words
@@ -60,7 +60,7 @@ class VmStates(KernelSource):
 
     def finds_any(self) -> bool:
         """Whether a QEMU process runs now."""
-        return any(qemu.is_qemu(words(self._bytes(pid, "cmdline"))) for pid in self._processes.all())
+        return any(qemu.is_qemu(words(self._text(pid, "cmdline"))) for pid in self._processes.all())
 
     def read(self, reading: SourceReading) -> List[Json]:
         """One row per machine. Raises SourceError while there is none, after one empty table that says so."""
@@ -79,16 +79,13 @@ class VmStates(KernelSource):
     def _look(self) -> None:
         """For new QEMU processes; each other process is looked at a few times and then left alone."""
         for pid in self._processes.look(set(self._machines)):
-            arguments = words(self._bytes(pid, "cmdline"))
+            arguments = words(self._text(pid, "cmdline"))
             if not qemu.is_qemu(arguments):
                 continue
             fields = self._stat(pid)
             if fields:
-                line = qemu.parse(arguments)
-                name = line.name or line.uuid or "qemu ({})".format(pid)
-                self._machines[pid] = _Machine(
-                    name, fields[_STARTED], not any(_IRQCHIP_OFF.search(one) for one in arguments)
-                )
+                halts_in_kvm = not any(_IRQCHIP_OFF.search(one) for one in arguments)
+                self._machines[pid] = _Machine(qemu.machine_of(arguments, pid), fields[_STARTED], halts_in_kvm)
 
     def _reading(self, pid: str) -> Optional[SourceRow]:
         machine, fields = self._machines[pid], self._stat(pid)
@@ -155,10 +152,4 @@ class VmStates(KernelSource):
         return self._text(pid, "stat").rpartition(")")[2].split()
 
     def _text(self, pid: str, name: str) -> str:
-        return self._bytes(pid, name).decode("utf-8", "backslashreplace")
-
-    def _bytes(self, pid: str, name: str) -> bytes:
-        try:
-            return self._host.read("/proc/{}/{}".format(pid, name))
-        except OSError:
-            return b""
+        return text_of(self._host, "/proc/{}/{}".format(pid, name))

@@ -3,7 +3,7 @@
 import re
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from netconsole_collector.primitives.here import HERE, Here
+from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.sources.base import Accumulator
 from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS
 
@@ -88,7 +88,4 @@ class ThreadSchedule:
         return int(only.group(1)) if only else None
 
     def _text(self, tid: str, file: str) -> str:
-        try:
-            return self._host.read("/proc/{}/task/{}/{}".format(self._pid, tid, file)).decode("utf-8", "replace")
-        except OSError:
-            return ""
+        return text_of(self._host, "/proc/{}/task/{}/{}".format(self._pid, tid, file))
