@@ -53,7 +53,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("pane.10", "0", "Flows", "who sends most, by device and direction", "pane('flows')", "main"),
     Hotkey("next", "tab,right", "Next table", "go to the next table or tab", "next_table(1)", "main"),
     Hotkey("previous", "shift+tab,left", "Previous table", "go to the previous table or tab", "next_table(-1)", "main"),
-    Hotkey("filter", "slash", "Filter", "only rows that contain a text; Esc: all", "filter", "main", "/ filter"),
+    Hotkey("filter", "slash", "Filter", "only rows with a text, in all tables; Esc: all", "filter", "main", "/ filter"),
     Hotkey("unfilter", "escape", "Show all", "remove the filter", "unfilter", "main"),
     Hotkey("maximise", "z", "Maximise", "this table alone; again: all of them", "maximise", "main"),
     Hotkey("columns", "c", "Columns", "choose the columns of this table", "columns", "main"),
@@ -95,7 +95,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("replay.time", "t", "Go to a time", "by time of day, from the beginning or from here", "time", "replay"),
     Hotkey("replay.since", "m", "Mark", "the next snapshot (s) starts at this moment", "since", "replay"),
     Hotkey("help", "question_mark,f1", "Help", "what is measured, how, and what is not seen", "help", label="? help"),
-    Hotkey("palette", "colon,ctrl+p", "Commands", "list every action by name", "command_palette", label=": commands"),
+    Hotkey("palette", "colon,ctrl+p", "Find", "go to a VM, a row, a pane or an action by name", "find", label=": find"),
     Hotkey("suspend", "ctrl+z", "Suspend", "back to the shell; probes count on; fg comes back", "suspend_process"),
     Hotkey("quit", "q,ctrl+c", "Quit", "end; every probe is removed. On a page, q goes back", "leave", label="q quit"),
 )  # fmt: skip

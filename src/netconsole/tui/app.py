@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
-from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
@@ -45,6 +44,7 @@ from netconsole.tui.widgets.look import Tone
 if TYPE_CHECKING:
     from netconsole.run.ping_plan import PingPlan
     from netconsole.tui.screens.detail import DetailScreen
+    from netconsole.tui.screens.find import Findable
     from netconsole.tui.screens.knobs import LookAhead
     from netconsole.tui.screens.ping_state import Watching, WizardState
     from netconsole.tui.screens.snapshot import Wanted
@@ -72,10 +72,9 @@ class ConsoleApp(TerminalApp):
     CSS_PATH = "styles.tcss"
     TITLE = "netconsole"
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("app"))
-    ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "colon"
+    ENABLE_COMMAND_PALETTE = False
     SCOPES: ClassVar[tuple[actions.Scope, ...]] = ("app", "main")
-    """The scopes whose actions the command palette lists."""
+    """The scopes whose actions can be found by name."""
 
     def __init__(
         self,
@@ -481,6 +480,11 @@ class ConsoleApp(TerminalApp):
         if vm is None:
             self.say("choose a row of a VM, or of its tap", "look")
             return
+        self._open_vm(vm)
+
+    def _open_vm(self, vm: str) -> None:
+        from netconsole.tui.screens.vm import VmScreen
+
         self.push_screen(VmScreen(vm, self.take_of_vm(), is_replayed=self.session.kind == "recorded"))
         self.call_later(self.run_action, "redraw")
 
@@ -505,29 +509,44 @@ class ConsoleApp(TerminalApp):
         probe = metric.partition("/")[0]
         return Subject(*found) if found is not None else Subject(probe, "probe", probe, ())
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
-        """The commands of the palette: all actions that can run now, and all probes that can be started."""
+    async def action_find(self) -> None:
+        """Finds by name what can run now, a VM, or a row of any table."""
+        from netconsole.tui.screens.find import FindScreen
+
+        if not isinstance(self.screen, FindScreen):
+            await self.push_screen(FindScreen(list(self.findable(self.screen))))
+
+    def findable(self, screen: Screen[object]) -> Iterator[Findable]:
+        """All actions that can run now, panes, probes that can be started, VMs, and rows of all tables."""
         from netconsole.tui import palette
+        from netconsole.tui.screens.find import Findable
         from netconsole.tui.screens.knobs import knobbed
 
         startable = self.watched.startable()
         has_knobs = bool(startable or knobbed(self.watched.session, self.manifests))
         with self.scene() as scene:
             hidden = palette.impossible(self.watched, scene, self._subject_on(screen), screen, has_knobs)
-        for action in actions.ACTIONS:
-            if action.scope in self.SCOPES and action.id not in hidden:
-                yield SystemCommand(palette.entry(action, self.keys), action.help, self._runner(action))
+            machines, rows = palette.machines(scene), list(palette.named_rows(scene))
+        for action in sorted(actions.ACTIONS, key=palette.rank):
+            if action.scope in (*self.SCOPES, "table") and action.id not in hidden:
+                yield Findable(action.title, actions.written(action, self.keys), action.help, self._runner(action))
         for name in startable:
-            yield SystemCommand(f"Start {name}", self.manifests[name].summary, partial(self.action_knobs, name))
+            yield Findable(f"Start {name}", "", self.manifests[name].summary, partial(self.action_knobs, name))
+        for vm in machines:
+            yield Findable(figure.safe(vm, 48), "", "the VM on one page, and what caps it", partial(self._open_vm, vm))
+        for name, title, subject in rows:
+            yield Findable(name, "", title, partial(self.open, subject))
 
-    def _runner(self, action: actions.Hotkey):  # type: ignore[no-untyped-def]
+    def _runner(self, action: actions.Hotkey) -> Callable[[], Awaitable[object]]:
         async def run() -> None:
-            if action.scope != "main":
+            if action.scope not in ("main", "table"):
                 await self.run_action(action.call, default_namespace=self)
                 return
             while self.screen is not self.main and not action.call.startswith("app."):
                 await self.pop_screen()  # from the page of a row, as its key does
-            await self.run_action(action.call, default_namespace=self.main)
+            table = self.main.table()
+            if action.scope == "main" or table is not None:
+                await self.run_action(action.call, default_namespace=self.main if action.scope == "main" else table)
 
         return run
 

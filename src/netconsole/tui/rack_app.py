@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from textual.app import SystemCommand
 from textual.screen import Screen
 
 from netconsole.probes.manifest import Manifest
@@ -27,6 +26,9 @@ from netconsole.tui.screens.rack import RackHelpScreen, RackScreen
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.look import Tone
+
+if TYPE_CHECKING:
+    from netconsole.tui.screens.find import Findable
 
 COST_EVERY_S = 5.0
 """What it costs here is read so often: each reading takes some milliseconds."""
@@ -185,17 +187,17 @@ class RackApp(ConsoleApp):
             return False
         return super().check_action(action, parameters)
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
+    def findable(self, screen: Screen[object]) -> Iterator[Findable]:
+        """Of the host in front; before one is, what the rack can do."""
         if self._front is not None:
-            yield from super().get_system_commands(screen)
+            yield from super().findable(screen)
             return
-        from netconsole.tui import palette
+        from netconsole.tui.screens.find import Findable
 
         for action in actions.ACTIONS:
             if action.id in RACK_ACTIONS:
-                yield SystemCommand(
-                    palette.entry(action, self.keys), action.help, partial(self.run_action, action.call)
-                )
+                keys = actions.written(action, self.keys)
+                yield Findable(action.title, keys, action.help, partial(self.run_action, action.call))
 
     def close_files(self) -> None:
         for watched in self._met.values():

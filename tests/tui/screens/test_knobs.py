@@ -187,7 +187,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
             begin=begin,
             governs=lambda _: False,
         )
-        titles = {command.title for command in one.app.get_system_commands(one.app.screen)}
+        titles = {entry.name for entry in one.app.findable(one.app.screen)}
         assert f"Start {lacking}" in titles
         one.app.action_knobs(lacking)
         text = await one.press()

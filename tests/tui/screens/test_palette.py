@@ -1,7 +1,11 @@
-"""The command palette: what can run here and now, each with its keys."""
+"""Finding by name: what can run here and now, each with its keys, VMs, and rows of all tables."""
 
 from __future__ import annotations
 
+import pytest
+
+from netconsole.tui.screens.detail import DetailScreen
+from netconsole.tui.screens.find import Findable, found
 from tests.support.tui.running import running
 
 
@@ -9,13 +13,12 @@ async def test_the_palette_offers_only_what_can_run_here_and_now() -> None:
     async with running(facts=None) as one:
 
         def offered() -> set[str]:
-            commands = one.app.get_system_commands(one.app.screen)
-            return {command.title.partition("  ")[0] for command in commands}
+            return {entry.name for entry in one.app.findable(one.app.screen)}
 
         first = offered()
-        assert not first & {"Hosts", "Investigate", "Facts", "Undo, pin", "Show all", "Commands"}
+        assert not first & {"Hosts", "Investigate", "Facts", "Undo, pin", "Show all", "Find", "Up"}
         assert not any("forward" in title for title in first), "this is no replay"
-        assert {"Copy", "Columns", "Maximise", "Filter"} <= first
+        assert {"Copy", "Columns", "Maximise", "Filter", "Sort", "Details"} <= first
         await one.press("slash", *"iperf", "enter")
         assert "Show all" in offered()
         await one.press("escape", "enter")
@@ -24,7 +27,59 @@ async def test_the_palette_offers_only_what_can_run_here_and_now() -> None:
         assert not offered() & {"Copy", "Overview", "Filter", "Maximise", "Help"}
 
 
-async def test_the_keys_of_all_palette_entries_are_shown_as_they_are() -> None:
+async def test_the_keys_of_what_is_found_are_shown_as_they_are() -> None:
     async with running() as one:
         text = await one.press("colon", *"quit")
-        assert "Quit  q, Ctrl-C" in text
+        assert text.splitlines()[2].split()[:3] == ["Quit", "q,", "Ctrl-C"]
+
+
+async def test_one_line_each_and_the_best_first() -> None:
+    async with running((80, 24)) as one:
+        text = await one.press("colon", *"dro")
+        first, second = text.splitlines()[2:4]
+        assert first.startswith(" Drops ") and " 4 " in first and "dropped packets by reason" in first
+        assert second.strip() and "nothing has this name" not in text
+        await one.press("enter")
+        assert one.main.current == "drops"
+
+
+async def test_a_row_of_any_table_is_opened_by_a_part_of_its_name() -> None:
+    async with running((80, 24)) as one:
+        text = await one.press("colon", *"net_rx 3")
+        assert text.splitlines()[2].split() == ["cpu", "3", "NET_RX", "Softirqs"]
+        text = await one.press("enter")
+        assert isinstance(one.app.screen, DetailScreen) and one.app.screen.subject.probe == "softirq_health"
+
+
+async def test_esc_leaves_everything_as_it_was() -> None:
+    async with running() as one:
+        before = one.main.current
+        assert "nothing has this name" in await one.press("colon", *"qqqqq", "enter")
+        await one.press("escape")
+        assert one.app.screen is one.main and one.main.current == before
+
+
+async def test_an_action_of_the_table_is_done_on_the_table() -> None:
+    async with running() as one:
+        await one.press("colon", *"reverse", "enter")
+        table = one.main.table()
+        assert table is not None and table.reverse
+
+
+NAMES = ("web-107", "web-07", "web-070", "a07", "db-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("web-07", ["web-07", "web-070"]),
+        ("07", ["web-07", "web-070", "a07", "web-107"]),
+        ("WEB 07", ["web-07", "web-070", "web-107"]),
+        ("", list(NAMES)),
+        ("7 virtual", ["a07", "web-07", "web-107", "web-070"]),
+        ("x", []),
+    ],
+)
+def test_the_best_match_is_first(text: str, names: list[str]) -> None:
+    entries = [Findable(name, "", "a virtual machine", lambda: None) for name in NAMES]
+    assert [entry.name for entry in found(entries, text)] == names

@@ -93,6 +93,17 @@ async def test_the_filter_is_a_plain_substring() -> None:
         assert "nf_hook_slow" in text
 
 
+async def test_the_filter_is_of_all_tables_and_stays_when_the_pane_changes() -> None:
+    async with running() as one:
+        await one.press("slash", *"udp", "enter")
+        assert [len(one.table(name).keys) for name in ("kernel_drops-drops", "socket_drops-sockets")] == [3, 1]
+        text = await one.press("4")
+        assert "filter 'udp': 3 of 6" in text and "nf_hook_slow" not in text
+        assert "nf_hook_slow" in await one.press("escape")
+        assert "filter" not in (await one.press("1")).splitlines()[5]
+        assert len(one.table("kernel_drops-drops").keys) > 3
+
+
 async def test_what_looks_like_a_pattern_is_none() -> None:
     async with running() as one:
         await one.press("4", "slash")

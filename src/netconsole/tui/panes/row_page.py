@@ -63,6 +63,13 @@ def lines(scene: Scene, subject: Subject, width: int) -> list[Line]:
     ]
 
 
+def table_title(scene: Scene, subject: Subject) -> str:
+    """The title of the table that a row stands in."""
+    manifest = scene.manifests[subject.probe]
+    titles = [spec.title for spec in (manifest.tables.get(subject.name), manifest.histograms.get(subject.name)) if spec]
+    return titles[0] if titles and titles[0] else manifest.title
+
+
 def _joined(scene: Scene, manifest: Manifest, subject: Subject, width: int) -> Iterator[Line]:
     """What other tables and probes know of the row, where its table names a page."""
     page = manifest.tables[subject.name].page if subject.kind == "table" else ""
@@ -136,23 +143,16 @@ def _advice(scene: Scene, subject: Subject) -> Iterator[Line]:
     wanted = advice.investigable(scene, subject)
     asked = scene.investigation
     if wanted is not None and (asked is None or asked.why or asked.labels != wanted.key):
-        of = "" if wanted == subject else f" ({_table_of(scene, wanted)})"
+        of = "" if wanted == subject else f" ({table_title(scene, wanted)})"
         yield [(f"{_INDENT}i", "key"), (f": 30 s of samples of this alone, with flows, ports and stacks{of}", "")]
     for text in told.next:
         yield [(f"{_INDENT}→ ", "head"), (text, "")]
     for line in told.commands:
         yield [(f"{_INDENT}$ ", "head"), (line, "key")]
     for other in others:
-        yield [(f"{_INDENT}Enter: ", "key"), (f"{_table_of(scene, other)} {advice.named(scene, other)}", "")]
+        yield [(f"{_INDENT}Enter: ", "key"), (f"{table_title(scene, other)} {advice.named(scene, other)}", "")]
     if told.next or told.commands or others or wanted or advice.incidents(scene, subject):
         yield []
-
-
-def _table_of(scene: Scene, subject: Subject) -> str:
-    """The title of the table that a row stands in."""
-    manifest = scene.manifests[subject.probe]
-    titles = [spec.title for spec in (manifest.tables.get(subject.name), manifest.histograms.get(subject.name)) if spec]
-    return titles[0] if titles and titles[0] else manifest.title
 
 
 def _labels(labels: Sequence[tuple[str, object]]) -> Iterator[Line]:

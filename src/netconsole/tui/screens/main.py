@@ -53,6 +53,8 @@ class MainScreen(Screen[None]):
         self.pause = Pause()
         self.choices: dict[str, dict[str, bool]] = {}
         """The columns that the user has chosen, by table; kept until the console ends."""
+        self.filter = ""
+        """Tables show only rows that contain this text, in every pane."""
         self._message: tuple[str, Tone] | None = None
         self._missing = False
 
@@ -211,7 +213,7 @@ class MainScreen(Screen[None]):
         if table is not None:
             box = self.query_one("#filter", Input)
             self._filtered = table
-            box.value = table.filter
+            box.value = self.filter
             box.display = True
             self.query_one("#footer").display = False
             # At once: the next keys are meant for the box.
@@ -219,9 +221,8 @@ class MainScreen(Screen[None]):
 
     async def action_unfilter(self) -> None:
         self.say("")
-        table = self.table()
-        if table is not None and table.filter:
-            table.set_filter("")
+        if self.filter:
+            self._set_filter("")
             self._redraw()
         elif "hosts" not in self.without:
             await self.app.run_action("hosts")
@@ -229,7 +230,12 @@ class MainScreen(Screen[None]):
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
         if self._filtered is not None:
-            self._filtered.set_filter(event.value)
+            self._set_filter(event.value)
+
+    def _set_filter(self, text: str) -> None:
+        self.filter = text
+        for view in self.views.values():
+            view.set_filter(text)
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
@@ -241,8 +247,7 @@ class MainScreen(Screen[None]):
         if event.key == "escape" and isinstance(self.focused, Input):
             event.stop()
             event.prevent_default()
-            if self._filtered is not None:
-                self._filtered.set_filter("")
+            self._set_filter("")
             self._close_filter()
 
     _filtered: LineTable | None = None
@@ -266,6 +271,7 @@ class MainScreen(Screen[None]):
         for table, choice in self.choices.items():
             if table in view.tables:
                 view.tables[table].choice = choice
+        view.set_filter(self.filter)
         return view
 
     def _lay_out(self) -> None:

@@ -102,6 +102,11 @@ class PaneView(Vertical):
             at = names.index(self.active) if self.active in names else 0
             self.active = names[(at + step) % len(names)]
 
+    def set_filter(self, text: str) -> None:
+        """Its tables show only rows that contain this text; all rows, if it is empty."""
+        for table in self.tables.values():
+            table.set_filter(text)
+
     def draw(self, scene: Scene, now_s: float) -> None:
         """Shows the scene in the visible tables."""
         wanted = []

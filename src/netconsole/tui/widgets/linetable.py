@@ -107,10 +107,13 @@ class LineTable(Painted, can_focus=True):
         *,
         heads: bool = True,
         has_news: bool = False,
+        is_led: bool = False,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
+        """``is_led``: the keys go to a field beside it, so its cursor is shown without the focus."""
         super().__init__(name=name, id=id, classes=classes)
+        self._is_led = is_led
         self.title = title
         self.columns = tuple(columns)
         self.choice: Mapping[str, bool] = {}
@@ -155,6 +158,11 @@ class LineTable(Painted, can_focus=True):
     def freeze_order(self, frozen: bool) -> None:
         """Keeps the rows in their order (True), or lets them move again (False)."""
         self._order.frozen = frozen
+
+    def rank_anew(self) -> None:
+        """The next rows answer another question: they stand in their own order, the cursor on the first."""
+        self._order.release()
+        self._chosen = False
 
     def show(self, rows: Sequence[TableRow], now_s: float, title: str | None = None, note: str = "") -> None:
         """Takes the rows of a new interval, the most important one first. ``now_s`` is of a monotonic clock.
@@ -259,7 +267,7 @@ class LineTable(Painted, can_focus=True):
         return [(figure.fit(f" {self._note_line(index, width)}", width), "dim")]
 
     def highlighted(self) -> int | None:
-        if not self._keys or not self.has_focus:
+        if not self._keys or not (self.has_focus or self._is_led):
             return None
         return self._body_top() + self._cursor_index - self._top
 
