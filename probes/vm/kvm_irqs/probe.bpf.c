@@ -7,6 +7,9 @@
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
 #include "../../common/kvm.h"
+#ifdef HAVE_vhost_net_virtqueue_rx_ring
+#include "../../common/tap.h"
+#endif
 
 enum { WAKEUPS, HALTS };    /* counters */
 enum { LINE };              /* checks */
@@ -50,6 +53,72 @@ static inline struct line_row *row_of(struct line_key *key)
     return row;
 }
 
+/* ---- which queue of a tap a line is of: vhost's worker signals it, in the call that gives a batch to the guest ---- */
+
+struct wire_key {
+    struct line_key line;
+    struct nc_place place;
+    u16 queue;
+    char direction[2];
+    u32 pad;
+};
+struct wire_row {
+    u64 signals;
+};
+BPF_TABLE("percpu_hash", struct wire_key, struct wire_row, wires, NC_ROWS_wires);
+
+#ifdef HAVE_vhost_net_virtqueue_rx_ring     /* vhost_net is loaded */
+struct batch {
+    u64 eventfd;
+    struct tap_queue tap;
+};
+BPF_TABLE("lru_hash", u32, struct batch, batches, 8192);    /* the last one of each worker; it alone writes it */
+
+int given(void *ctx)
+{
+    struct vhost_virtqueue *vq = NC_PARAMETER(1);
+    struct vhost_net_virtqueue *nvq = (void *)vq - offsetof(struct vhost_net_virtqueue, vq);
+    u32 thread = bpf_get_current_pid_tgid();
+    struct batch none = {}, *batch;
+
+    if (!nc_config_get())
+        return 0;
+    batch = batches.lookup_or_try_init(&thread, &none);
+    if (!batch)
+        return 0;
+    batch->eventfd = 0;
+    if (tap_of_socket(&batch->tap, NC_READ(vq, private_data)))
+        return 0;
+    batch->tap.direction[0] = NC_READ(nvq, rx_ring) ? 'r' : 't';    /* only what the guest receives has a ring in vhost */
+    batch->tap.direction[1] = 'x';
+    batch->eventfd = (u64)NC_READ(vq, call_ctx.ctx);
+    return 0;
+}
+
+static inline void note_wire(struct kvm_kernel_irqfd *irqfd)
+{
+    u32 thread = bpf_get_current_pid_tgid();
+    struct batch *batch = batches.lookup(&thread);
+    struct kvm *kvm = NC_READ(irqfd, kvm);
+    struct wire_key key = {};
+    struct wire_row none = {}, *row;
+
+    if (!batch || !batch->eventfd || batch->eventfd != (u64)NC_READ(irqfd, eventfd))
+        return;
+    key.line.vm = NC_READ(kvm, userspace_pid);
+    key.line.gsi = NC_READ(irqfd, gsi);
+    key.place = batch->tap.place;
+    key.queue = batch->tap.queue;
+    key.direction[0] = batch->tap.direction[0];
+    key.direction[1] = batch->tap.direction[1];
+    row = wires.lookup_or_try_init(&key, &none);
+    if (row)
+        nc_add(&row->signals, 1);
+    else
+        nc_ledger_add(NC_MAP_FULL);
+}
+#endif
+
 /* is_expected: whether the interrupt accepted next in this thread is of this line. */
 static inline struct line_row *deliver(struct kvm_kernel_irqfd *irqfd, u32 way, int is_expected)
 {
@@ -87,6 +156,9 @@ int signalled(void *ctx)
         row->wakeups++;
         row->msi += route == KVM_IRQ_ROUTING_MSI;
     }
+#ifdef HAVE_vhost_net_virtqueue_rx_ring
+    note_wire(irqfd);
+#endif
     return 0;
 }
 

@@ -227,6 +227,50 @@ static inline void count_gso(struct queue_row *row, struct skb_shared_info *shar
         nc_add(&row->other_gso, 1);
 }
 
+/* ---- samples of packets: whose they are, and how full the ring was ---- */
+
+struct packet_event {
+    u64 mono_ns;
+    struct nc_place place;
+    u32 queue;
+    u32 length_bytes;
+    u32 segment_bytes;      /* 0: it is one segment */
+    u32 in_ring, size, producer, consumer;
+    u32 pad;
+    struct nc_flow flow;
+};
+BPF_PERCPU_ARRAY(records, struct packet_event, 1);
+
+static inline void sample(void *ctx, struct nc_config *config, struct sk_buff *skb, struct queue_key *key, struct ring *ring, u32 used)
+{
+    struct packet_event *record;
+    struct skb_shared_info *shared;
+    u64 now = bpf_ktime_get_ns();
+    struct nc_flow *flow;
+    int zero = 0;
+
+    record = records.lookup(&zero);
+    if (!record)
+        return;
+    flow = &record->flow;
+    __builtin_memset(flow, 0, sizeof(*flow));
+    nc_parse(flow, skb);
+    nc_parse_ports(flow, skb);
+    if (!nc_flow_sampled(config, flow->source, flow->target, flow->source_port, flow->target_port) || !nc_event_in_budget(config, now))
+        return;
+    shared = (void *)NC_READ(skb, head) + NC_READ(skb, end);
+    record->mono_ns = now;
+    record->place = key->place;
+    record->queue = key->queue;
+    record->length_bytes = NC_READ(skb, len);
+    record->segment_bytes = NC_READ(shared, gso_size);
+    record->in_ring = used;
+    record->size = ring->size;
+    record->producer = ring->producer;
+    record->consumer = ring->consumer;
+    nc_submit(ctx, record, sizeof(*record));
+}
+
 #ifndef HAVE_SKB_DROP_REASON_FULL_RING
 /* What tun_net_xmit is doing on this CPU (see refused). */
 struct offer {
@@ -298,6 +342,13 @@ int offered(void *ctx)
 #endif
     key.slot = nc_slot(used);
     nc_bucket_add(occupancy.lookup_or_try_init(&key, &none), used);
+    if (config->flags & NC_F_DETAILS) {
+        if (nc_flags(config) & NC_F_DETAILS)
+            sample(ctx, config, skb, &key, &ring, used);
+        else
+            nc_ledger_add(NC_BREAKER);
+        nc_leave(config);
+    }
     return 0;
 }
 

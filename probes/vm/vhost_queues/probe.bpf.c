@@ -24,7 +24,9 @@ struct queue_row {
     u64 depth_buffers, size_buffers, unsignalled_buffers, starving;    /* gauges, at the end of the last run */
     u64 detached;                                                       /* gauge */
     u64 unanswered;                                                     /* gauge: starving, and told */
-    u64 told, shown;                                                    /* see account_answer */
+    /* gauges: the ring's indices at the end of the last run, each a count of buffers modulo 2^16; has_event: used_event is one */
+    u64 avail_idx, taken_idx, used_idx, has_event, used_event, avail_flags;
+    u64 told;                                                           /* see account_answer */
 };
 BPF_TABLE("hash", struct tap_queue, struct queue_row, queues, NC_ROWS_queues);
 
@@ -200,13 +202,15 @@ int sent(void *ctx)
 /* Notes what the guest's side of the ring says. `told`: the guest was interrupted, and has shown no reaction since, neither more buffers
  * nor another wish for interrupts. A guest that says by an index when it wants an interrupt (VIRTIO_RING_F_EVENT_IDX) gets one, and none
  * after it until it moves the index: interrupts that vhost suppresses then do not mean that the guest polls. */
-static inline void account_answer(struct worker *worker, struct queue_row *row, u64 shown)
+static inline void account_answer(struct worker *worker, struct queue_row *row, u64 offered, u64 flags, u64 event)
 {
     if (worker->signals)
         row->told = 1;
-    else if (shown != row->shown)
+    else if (offered != row->avail_idx || flags != row->avail_flags || event != row->used_event)
         row->told = 0;
-    row->shown = shown;
+    row->avail_idx = offered;
+    row->avail_flags = flags;
+    row->used_event = event;
 }
 
 /* Buffers that the guest has offered and vhost has not given back. The ring is shared memory (virtio 1.1, 2.6); the worker runs in the
@@ -220,13 +224,16 @@ static inline void look_at_ring(struct worker *worker, struct queue_row *row, st
     u16 event = 0;
 
     row->size_buffers = size;
+    row->taken_idx = NC_READ(vq, last_avail_idx);
+    row->used_idx = NC_READ(vq, last_used_idx);
     if (bpf_probe_read_user(&head, sizeof(head), avail))
         return;
-    row->depth_buffers = (u16)(head.offered - NC_READ(vq, last_used_idx));
+    row->depth_buffers = (u16)(head.offered - row->used_idx);
     /* used_event, behind the last buffer (virtio 1.1, 2.6.6). Without the feature other data may be there. */
-    if (NC_READ(vq, acked_features) & 1ull << VIRTIO_RING_F_EVENT_IDX)
+    row->has_event = (NC_READ(vq, acked_features) & 1ull << VIRTIO_RING_F_EVENT_IDX) != 0;
+    if (row->has_event)
         bpf_probe_read_user(&event, sizeof(event), &avail->ring[size]);
-    account_answer(worker, row, (u64)head.offered << 32 | (u64)head.flags << 16 | event);
+    account_answer(worker, row, head.offered, head.flags, event);
 }
 
 #define MOST_PACKETS 256    /* of a run (VHOST_NET_PKT_WEIGHT of drivers/vhost/net.c) */
@@ -252,10 +259,56 @@ static inline void account_rx(struct worker *worker, struct queue_row *row, stru
     row->starving = waiting && !row->depth_buffers;
     row->starved_runs += row->starving;
     row->unanswered = row->starving && row->told;
+    worker->waiting = waiting;
+}
+
+/* ---- samples of runs: what each has moved, and the ring's indices after it ---- */
+
+struct run_event {
+    u64 mono_ns;
+    struct nc_place place;
+    u16 queue;
+    char direction[2];
+    u32 packets, buffers, batches, signals;
+    u32 waiting;        /* packets that vhost has taken from the tap and not delivered */
+    u64 took_ns;
+    u16 avail_idx, taken_idx, used_idx, has_event, used_event, avail_flags, pad[2];
+};
+BPF_PERCPU_ARRAY(records, struct run_event, 1);
+
+static inline void sample(void *ctx, struct nc_config *config, struct worker *worker, struct queue_row *row, u64 now, u64 took_ns)
+{
+    struct run_event *record;
+    int zero = 0;
+
+    if (config->flags & NC_F_THRESHOLD && took_ns <= config->threshold_ns)
+        return;
+    record = records.lookup(&zero);
+    if (!record || !nc_event_in_budget(config, now))
+        return;
+    record->mono_ns = now;
+    record->place = worker->tap.place;
+    record->queue = worker->tap.queue;
+    record->direction[0] = worker->tap.direction[0];
+    record->direction[1] = worker->tap.direction[1];
+    record->packets = worker->packets;
+    record->buffers = worker->buffers;
+    record->batches = worker->batches;
+    record->signals = worker->signals;
+    record->waiting = worker->tap.direction[0] == 'r' ? worker->waiting : 0;
+    record->took_ns = took_ns;
+    record->avail_idx = row->avail_idx;
+    record->taken_idx = row->taken_idx;
+    record->used_idx = row->used_idx;
+    record->has_event = row->has_event;
+    record->used_event = row->used_event;
+    record->avail_flags = row->avail_flags;
+    nc_submit(ctx, record, sizeof(*record));
 }
 
 int ended(void *ctx)
 {
+    struct nc_config *config = nc_config_get();
     struct worker *worker = worker_of_thread();
     u64 now = bpf_ktime_get_ns(), took_ns;
     struct queue_row *row, none = {};
@@ -295,6 +348,13 @@ int ended(void *ctx)
     worker->tap.slot = nc_slot(took_ns);
     nc_bucket_add(run.lookup_or_try_init(&worker->tap, &empty), took_ns);
     account_cpu(worker, now);
+    if (config && config->flags & NC_F_DETAILS) {
+        if (nc_flags(config) & NC_F_DETAILS)
+            sample(ctx, config, worker, row, now, took_ns);
+        else
+            nc_ledger_add(NC_BREAKER);
+        nc_leave(config);
+    }
     return 0;
 }
 

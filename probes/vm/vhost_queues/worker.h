@@ -19,7 +19,7 @@ struct worker {
     u64 kicks, arrivals;
     u64 ring;           /* the tap's ring */
     u32 consumed;       /* vhost's position in it at the start of the run */
-    u32 waiting;        /* packets taken from it but not delivered, at the start of the run */
+    u32 waiting;        /* packets taken from it but not delivered, at the start of the run, and then at its end */
     /* the scheduler's totals of the thread when its last run began: how often it got a CPU, and how long it waited for one */
     u64 pcount, run_delay;
     /* when its row was last updated, and the totals then: CPU time, and how often it got a CPU */

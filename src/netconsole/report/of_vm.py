@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from netconsole.base import figure
+from netconsole.findings import guest_ring
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.formats import rendered
 from netconsole.snapshot.caps import Cap, MachineFigures, SnapshotRow, bits_per_s, caps, machines, role, verdict
 from netconsole.snapshot.document import Snapshot, number, seconds
+from netconsole.telemetry.example import flow_text
 from netconsole_collector.names.fact_keys import key as fact_key
 
 SCHEMA = "netconsole.vm/1"
@@ -19,6 +22,7 @@ MAX_ROWS, MAX_VMS = 40, 200
 MAX_SHARED, WAITS_PCT = 4, 10.0
 """Threads that a line of a CPU names; the share of the time from which a wait is marked, as of thread_waits."""
 _WORDS: Mapping[str, str] = {"caps": "!!", "free": "ok", "unknown": "?"}
+_WAYS: Mapping[str, str] = {"rx": "to the guest", "tx": "from the guest"}
 
 
 class CpuUser(NamedTuple):
@@ -133,7 +137,7 @@ def _queues(one: MachineFigures) -> Iterator[ReportBlock]:
     lines = []
     for probe, lost in (("tun_queues", "ring_full"), ("vhost_queues", "starved_runs")):
         for row in one.queues(probe):
-            way = {"rx": "to the guest", "tx": "from the guest"}.get(str(row.get("direction")), "ring of the tap")
+            way = _WAYS.get(str(row.get("direction")), "ring of the tap")
             rate = figure.rate(one.per_s(probe, row, "packets"), "packets")
             wrong = f"{_count(row.get(lost))} {'did not fit' if lost == 'ring_full' else 'runs without buffers'}"
             lines.append([figure.safe(row.get("device")), figure.safe(row.get("queue")), way, rate, wrong])
@@ -141,6 +145,37 @@ def _queues(one: MachineFigures) -> Iterator[ReportBlock]:
         yield Heading("Queues")
         head = ["device", "queue", "direction", "rate", "what went wrong"]
         yield TextTable(head, sorted(lines)[:MAX_ROWS], frozenset({1, 3}), max(0, len(lines) - MAX_ROWS))
+    yield from _rings(one)
+
+
+def _rings(one: MachineFigures) -> Iterator[ReportBlock]:
+    """The indices of each ring between guest and vhost, at the end of the last run."""
+    lines = [
+        [figure.safe(row.get("device")), figure.safe(row.get("queue")), _WAYS.get(str(row.get("direction")), ""), said]
+        for row in one.queues("vhost_queues")
+        if (said := "; ".join(filter(None, (guest_ring.indices(row), guest_ring.interrupt(row)))))
+    ]
+    if lines:
+        yield Heading("Rings of the guest, in counts of buffers")
+        head = ["device", "queue", "direction", "at the end of the last run"]
+        yield TextTable(head, sorted(lines)[:MAX_ROWS], frozenset({1}), max(0, len(lines) - MAX_ROWS))
+    yield from _flows(one)
+
+
+def _flows(one: MachineFigures) -> Iterator[ReportBlock]:
+    """Whose packets fill the rings of its taps, where packets were sampled (tun_queues in mode details)."""
+    data = one.snapshot.probes.get("tun_queues")
+    sampled = [event for event in (data.events if data is not None else ()) if event.get("device") in one.taps]
+    found = Counter((str(event.get("device")), str(event.get("queue")), flow_text(event)) for event in sampled)
+    of_queue = Counter((str(event.get("device")), str(event.get("queue"))) for event in sampled)
+    lines = [
+        [figure.safe(device), figure.safe(queue), figure.percent(100 * count / of_queue[device, queue]), flow]
+        for (device, queue, flow), count in found.most_common(MAX_ROWS)
+    ]
+    if lines:
+        yield Heading(f"Flows that fill its taps, in {figure.things(len(sampled), 'samples')}")
+        head = ["device", "queue", "of the queue's samples", "flow"]
+        yield TextTable(head, lines, frozenset({1, 2}), max(0, len(found) - MAX_ROWS))
 
 
 def _links(one: MachineFigures) -> Iterator[ReportBlock]:

@@ -251,6 +251,37 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
 
 
+def test_the_page_of_a_stuck_queue_has_the_indices_that_prove_it(host: tuple[Host, PlayedSession]) -> None:
+    """As they are, and over time where runs were sampled; and whose packets fill the ring of its tap."""
+    made, session = host
+    session.play(made.interval({(0, 0)}, stuck={(2, 1): 254}, unanswered=True))
+    ring = {"avail_idx": 65_530, "taken_idx": 65_530, "used_idx": 65_530, "has_event": 1, "used_event": 65_276}
+    made.scenario.lines = []
+    rows = [
+        {"labels": labels(2, 1, direction=way), "counts": {}, "gauges": {**ring, "avail_flags": 0, "size_buffers": 256}}
+        for way in ("rx", "tx")
+    ]
+    made.scenario.table("vhost_queues", "queues", rows)
+    for used in (65_276, 65_530):
+        fields = {**labels(2, 1, direction="rx"), **ring, "used_idx": used, "packets": 3, "signals": 1}
+        made.scenario.frame("event", "vhost_queues", name="run", fields=fields)
+    made.scenario.frame("event", "vhost_queues", name="run", fields={**labels(0, 0, direction="rx"), **ring})
+    for source in ("192.0.2.1", "192.0.2.1", "192.0.2.9", "192.0.2.1"):
+        ends = {"source": source, "source_port": 7, "target": "192.0.2.2", "target_port": 53}
+        made.scenario.frame("event", "tun_queues", name="packet", fields={**labels(2, 1), **ends})
+    session.play(made.scenario.end())
+    page = page_of(scene_of(session), 2, 1)
+    at = next(number for number, line in enumerate(page) if line.startswith("  ring to guest"))
+    offered = "guest offered up to 65530, vhost took up to 65530, gave back up to 65530: 0 of 256 are left"
+    assert page[at].endswith(offered)
+    assert page[at + 1].strip() == "it wanted an interrupt behind 65276, 254 before: none follows until it moves that"
+    start = page.index("  Indices of its rings over time (samples of runs)")
+    newest, oldest = page[start + 1 : start + 3]
+    assert newest.endswith("avail 65530, taken 65530, used 65530, used_event 65276: 3 packets, 1 interrupts")
+    assert "used 65276" in oldest and page[start + 3] == ""
+    assert any("75 % of 4 samples: 192.0.2.1:7 → 192.0.2.2:53" in line for line in page)
+
+
 def test_without_its_last_point_the_stages_are_shown_and_the_rest_is_unknown(
     host: tuple[Host, PlayedSession],
 ) -> None:

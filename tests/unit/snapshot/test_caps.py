@@ -112,6 +112,30 @@ def test_nothing_caps_a_machine_that_has_room_and_it_says_where_to_look() -> Non
     assert said["how packets spread over its queues"].endswith("carries 60 % of 10.0k packets/s")
 
 
+def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_fill_them() -> None:
+    def change(document: dict[str, Any]) -> None:
+        ring = {"avail_idx": 9, "taken_idx": 9, "used_idx": 9, "size_buffers": 256, "has_event": 0, "used_event": 0}
+        place = {"vm": "web", "device": "vnet7", "queue": 0, "direction": "rx"}
+        rows = [{**place, **ring, "avail_flags": 1}, {**place, "queue": 1}]
+        document["probes"]["vhost_queues"] = {"status": "attached", "tables": {"queues": rows}}
+        ends = [{"source": f"192.0.2.{one}", "target": "192.0.2.9", "protocol": "UDP"} for one in (1, 2, 1, 1)]
+        flows = [{"device": "vnet7", "queue": 0, **one} for one in ends]
+        document["probes"]["tun_queues"]["events"] = [*flows, {"device": "vnet8", "queue": 0, **ends[0]}]
+
+    tables = {
+        tuple(block.columns): block.rows
+        for block in of_vm(snapshot(change), "web").blocks
+        if isinstance(block, TextTable)
+    }
+    (ring,) = tables["device", "queue", "direction", "at the end of the last run"]
+    assert ring[:3] == ["vnet7", "0", "to the guest"]
+    assert ring[3].endswith("gave back up to 9: 0 of 256 are left; it wants no interrupts (flag 1)")
+    assert tables["device", "queue", "of the queue's samples", "flow"] == [
+        ["vnet7", "0", "75 %", "UDP 192.0.2.1 → 192.0.2.9"],
+        ["vnet7", "0", "25 %", "UDP 192.0.2.2 → 192.0.2.9"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

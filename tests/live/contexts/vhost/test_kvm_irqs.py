@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.live.contexts.machines import NAME, machine
+from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
+from tests.support.live.contexts.machines import DEVICE, NAME, machine
 from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.taps import EPOLLIN, RX, TX, Tap, Taps
 from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.vhost_types import QUEUE
 
 Load = Callable[..., UnattachedProbe]
-FUNCTIONS = {"signalled": "signalled", "deferred": "deferred", "halted": "halted", "kicked": "kicked"}
+FUNCTIONS = {one: one for one in ("signalled", "given", "deferred", "halted", "kicked")}
 NOTHING = {"wakeups": 0, "msi": 0, "at_once": 0, "deferred": 0, "accepted": 0}
 
 
@@ -67,6 +69,32 @@ def test_lines_and_virtual_cpus(load: Load) -> None:
         (NAME, 3, 1, 70, 0, 2),
     ]
     assert host.probe.counters() == {"wakeups": 6, "halts": 3}
+    assert host.probe.ledger() == {}
+
+
+@pytest.mark.proves("kvm_irqs", "tables.wires.{vm,gsi,device,netns,queue,direction,signals}")
+def test_the_queue_of_a_line_is_that_whose_worker_signals_it(load: Load) -> None:
+    """Not that which it served last: whoever else signals a line, as QEMU does, is no queue of a tap."""
+    with machine() as process:
+        host = Machines(load("kvm_irqs", FUNCTIONS), DEVICE, (process, process))
+        host.signalled(host.here)  # nobody has given a batch
+        for tap, queue, direction in ((host.here, host.here.rx, RX), (host.there, host.there.tx, TX)):
+            for _ in range(2):
+                host.ran("given", 0, queue)
+                host.signalled(tap, direction)
+        host.signalled(host.here)  # of another queue than that of the last batch
+        host.ran("given", 0, host.here.rx)
+        host.signalled(host.here, key=EPOLLIN << 4)
+        host.memory.put(host.here.rx + QUEUE["private_data"], bytes(8))  # QEMU has taken its tap away
+        host.ran("given", 0, host.here.rx)
+        host.signalled(host.here)
+        host.probe.read()
+    names = ("vm", "gsi", "device", "netns", "queue", "direction", "signals")
+    assert sorted(tuple(row[name] for name in names) for row in host.probe.rows("wires")) == [
+        (NAME, host.here.gsi + RX, DEVICE, str(NETNS), 0, "rx", 2),
+        (NAME, host.there.gsi + TX, DEVICE, str(OTHER_NETNS), 1, "tx", 2),
+    ]
+    assert host.probe.counters()["wakeups"] == 7
     assert host.probe.ledger() == {}
 
 

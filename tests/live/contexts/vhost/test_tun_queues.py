@@ -8,13 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.live.contexts.budgets import MANY
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.machines import DEVICE, NAME, machine
 from tests.support.live.contexts.memory import enumerator
+from tests.support.live.contexts.packets import TCP, Flow
 from tests.support.live.contexts.taps import Tap, Taps
 from tests.support.live.contexts.unattached import UnattachedProbe
 from tests.support.live.contexts.vhost_types import NET_QUEUE
 
+USUAL = Flow()
 Load = Callable[..., UnattachedProbe]
 FUNCTIONS = {"offered": "offered", "taken": "taken", "closed": "closed"}
 SIZE = 256
@@ -56,8 +59,10 @@ class Rings(Taps):
     def ring(self, tap: Tap, producer: int, consumer: int) -> None:
         self.memory.change("tun_file", tap.file, {"tx_ring.producer": producer, "tx_ring.consumer_head": consumer})
 
-    def offered(self, tap: Tap, payload: int = 20, gso: int = 0, hash: int = 0, queue: int | None = None) -> int:
-        skb = self.to_tap(tap, payload)
+    def offered(
+        self, tap: Tap, payload: int = 20, gso: int = 0, hash: int = 0, queue: int | None = None, flow: Flow = USUAL
+    ) -> int:
+        skb = self.to_tap(tap, payload, flow)
         self.memory.change("sk_buff", skb, {"len": 42 + payload, "hash": hash})
         if queue is not None:
             self.memory.change("sk_buff", skb, {"queue_mapping": queue})
@@ -316,6 +321,80 @@ def test_filters(load: Load) -> None:
             assert [rows[queue][name] for queue in (0, 1)] == expected, (name, knobs)
         counters = host.probe.counters()
         assert counters["packets"] == counters["ring_full"] == sum(expected)
+
+
+@pytest.mark.proves("tun_queues", "events.packet.{mono_ns,device,netns,queue,length_bytes,segment_bytes}")
+@pytest.mark.proves("tun_queues", "events.packet.{in_ring,size,producer,consumer,source,target,source_port}")
+@pytest.mark.proves("tun_queues", "events.packet.{target_port,ethertype,vlan,protocol}", "modes.{summary,details}")
+def test_samples_say_whose_packets_fill_a_ring(load: Load) -> None:
+    """Each packet is counted, sampled or not."""
+    with machine():
+        host = Rings(load("tun_queues", FUNCTIONS))
+        host.probe.set("details", events_per_s=1e6)
+        flows = [Flow(), Flow("2001:db8::1", "2001:db8::2", 53, 4444, TCP)]
+        before = time.monotonic_ns()
+        for number, flow in enumerate(flows):
+            host.ring(host.here, 9 + number, 5)
+            host.offered(host.here, 100, (0, TCPV6)[number], flow=flow)
+        after = time.monotonic_ns()
+        host.probe.set("summary")
+        host.offered(host.here)
+        host.probe.read()
+    events = host.probe.events()
+    assert len(events) == 2 and host.probe.counters()["packets"] == 3
+    for number, (event, flow) in enumerate(zip(events, flows, strict=True)):
+        assert {name: event[name] for name in PLACES[0]} == PLACES[0]
+        ends = [event[name] for name in ("source", "target", "source_port", "target_port")]
+        assert ends == [flow.source, flow.target, flow.source_port, flow.target_port]
+        assert (event["protocol"], event["vlan"]) == (("UDP", 0), ("TCP", 0))[number]
+        assert event["ethertype"] == ("IPv4", "IPv6")[number]
+        ring = [event[name] for name in ("producer", "consumer", "in_ring", "size")]
+        assert ring == [9 + number, 5, 4 + number, SIZE]
+        assert (event["length_bytes"], event["segment_bytes"]) == (142, 100 * number)
+        assert before < event["mono_ns"] < after
+
+
+@pytest.mark.proves(
+    "tun_queues", "knobs.{flows_one_in,events_per_s}", "ledger.{breaker,suppressed,lost,parse_failed,unsampled}"
+)
+def test_samples_that_there_is_no_time_or_room_for(load: Load) -> None:
+    """All packets are counted, and a flow is sampled whole or not at all."""
+    host = Rings(load("tun_queues", FUNCTIONS, nc_events=4096))
+    host.probe.set("details", events_per_s=1e9, flows_one_in=4)
+    for port in range(64):
+        host.offered(host.here, flow=Flow(source_port=port))
+    host.probe.read()
+    chosen = {event["source_port"] for event in host.probe.events()}
+    assert 0 < len(chosen) < 32
+    host.offered(host.here, flow=Flow(source_port=min(chosen)))
+    short = host.to_tap(host.here)
+    host.memory.change("sk_buff", short, {"tail": host.memory.pointers("sk_buff", short, "network_header")[0] + 4})
+    host.ran("offered", short, host.here.device)
+    host.probe.read()
+    assert host.probe.events()[0]["source_port"] == min(chosen)
+    assert host.probe.ledger()["unsampled"] == 64 - len(chosen)
+    assert host.probe.ledger()["parse_failed"] == 1
+    host.probe.set("details", events_per_s=1e9)
+    seen = host.probe.ledger()["seen"]
+    packet = host.to_tap(host.here)
+    for _ in range(MANY):
+        host.ran("offered", packet, host.here.device)
+    host.probe.read()
+    assert host.probe.ledger()["lost"] > 0 and host.probe.ledger()["seen"] == seen + MANY
+    before = host.probe.ledger()["suppressed"]
+    host.probe.running.bound(1e-6)
+    for _ in range(3 * MANY):
+        host.ran("offered", packet, host.here.device)
+    host.probe.read()
+    made = host.probe.ledger()
+    assert made["breaker"] == made["suppressed"] - before > 2 * MANY
+    assert host.probe.counters()["packets"] == host.probe.row("queues")["packets"] == 66 + 4 * MANY
+    host.probe.running.bound(0)
+    host.probe.set("details", events_per_s=1)
+    for _ in range(MANY):
+        host.ran("offered", packet, host.here.device)
+    host.probe.read()
+    assert len(host.probe.events()) < 10 and host.probe.ledger()["seen"] >= seen + 2 * MANY
 
 
 @pytest.mark.proves("tun_queues", "ledger.map_full")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live.contexts.budgets import MANY
 from tests.support.live.contexts.filters import NETNS, OTHER_NETNS
 from tests.support.live.contexts.machines import DEVICE, NAME, machine
 from tests.support.live.contexts.memory import size_of
@@ -323,6 +324,92 @@ def test_a_queue_without_buffers(load: Load) -> None:
     host.offers(host.here.rx, offered=50, used=40)
     host.run(host.here)
     assert read() == [3, 0, 10, 0, 0]
+
+
+INDICES = ("avail_idx", "taken_idx", "used_idx", "has_event", "used_event", "avail_flags")
+EVENT_IDX = 1 << 29
+
+
+@pytest.mark.proves(
+    "vhost_queues", "tables.queues.{avail_idx,taken_idx,used_idx,has_event,used_event,avail_flags,depth_buffers}"
+)
+@pytest.mark.proves("vhost_queues", "events.run.{avail_idx,taken_idx,used_idx,has_event,used_event,avail_flags}")
+@pytest.mark.proves("vhost_queues", "events.run.{mono_ns,device,netns,queue,direction,packets,buffers,batches}")
+@pytest.mark.proves("vhost_queues", "events.run.{signals,waiting,took_ns}", "modes.{summary,details}")
+@pytest.mark.proves("vhost_queues", "knobs.threshold_us", "knobs.events_per_s")
+def test_the_indices_of_a_ring_after_each_run(load: Load) -> None:
+    """In the row as they are now, and in a sample of each run as they were; what is counted is the same without."""
+    with machine():
+        host = loaded(load)
+        host.probe.set("details", events_per_s=1e6, threshold_us=0)
+        expected: list[tuple[int, ...]] = []
+        moments: list[tuple[Span, Span]] = []
+        for offered, taken, used, wanted, flags in ((65_535, 65_530, 65_500, 65_490, 0), (4, 3, 2, 0xFFFF, 1)):
+            queue = host.here.rx
+            host.offers(queue, offered, used, flags)
+            struct.pack_into("=H", host.avail[queue], 4 + 2 * SIZE, wanted)
+            host.memory.put(queue + QUEUE["last_avail_idx"], struct.pack("=H", taken))
+            host._long(queue + QUEUE["acked_features"], EVENT_IDX)
+            host.ring(host.here, 0, tail=5, head=1)
+            begun = host.begun(host.here, RX, kicked=False)
+            host.flushed(queue, 100, 100)
+            host.signalled(host.here, RX)
+            host.ring(host.here, 3, tail=7, head=6)
+            moments.append((begun, host.ended()))
+            expected.append((offered, taken, used, 1, wanted, flags))
+        host._long(host.there.tx + QUEUE["acked_features"], 0)
+        host.offers(host.there.tx, 20, 10)
+        host.run(host.there, TX)
+        host.probe.read()
+    row = row_of(host, direction="rx")
+    assert tuple(row[name] for name in INDICES) == expected[-1] and row["depth_buffers"] == 2
+    events = host.probe.events()
+    assert [tuple(event[name] for name in INDICES) for event in events[:2]] == expected
+    names = ("direction", "packets", "buffers", "batches", "signals", "waiting")
+    assert [tuple(event[name] for name in names) for event in events] == [("rx", 6, 2, 1, 1, 1)] * 2 + [
+        ("tx", 0, 0, 0, 0, 0)
+    ]
+    for sampled, (started, done) in zip(events[:2], moments, strict=True):
+        assert {name: sampled[name] for name in PLACES[0]} == PLACES[0]
+        assert lies(sampled["took_ns"], elapsed(started, done)) and done[0] <= sampled["mono_ns"] <= done[1]
+    assert events[2]["has_event"] == 0 and events[2]["avail_idx"] == 20
+    assert host.probe.counters() == {"runs": 3, "strangers": 0}
+
+    host.probe.set("details", events_per_s=1e6, threshold_us=1000)
+    host.begun(host.here, RX, kicked=False)
+    wait(1.5)
+    host.ended()
+    host.run(host.here)
+    host.probe.set("details", events_per_s=1, threshold_us=0)
+    for _ in range(RUNS):
+        host.run(host.here)
+    host.probe.read()
+    assert host.probe.events()[0]["took_ns"] > MS and len(host.probe.events()) < RUNS
+    assert host.probe.ledger()["suppressed"] > 0
+    host.probe.set("summary")
+    host.run(host.here)
+    host.probe.read()
+    assert host.probe.events() == [] and host.probe.counters()["runs"] == 3 + 2 + RUNS + 1
+
+
+@pytest.mark.proves("vhost_queues", "ledger.{breaker,suppressed,lost}")
+def test_samples_that_there_is_no_time_or_room_for(load: Load) -> None:
+    """All runs are counted."""
+    host = loaded(load, nc_events=4096)
+    host.probe.set("details", events_per_s=1e9, threshold_us=0)
+    for _ in range(MANY):
+        host.run(host.here)
+    host.probe.read()
+    made, received = host.probe.ledger(), len(host.probe.events())
+    assert made["seen"] == MANY == made["submitted"] + made["lost"]
+    assert 0 < received == made["submitted"] < MANY
+    host.probe.running.bound(1e-6)
+    for _ in range(3 * MANY):
+        host.run(host.here)
+    host.probe.read()
+    made = host.probe.ledger()
+    assert made["seen"] == 4 * MANY and made["breaker"] == made["suppressed"] > 2 * MANY
+    assert host.probe.counters()["runs"] == 4 * MANY == row_of(host)["runs"]
 
 
 @pytest.mark.proves("vhost_queues", "tables.workers.{device,netns,queue,vm,worker,cpu,node}")

@@ -77,5 +77,5 @@ OF_PROBE: dict[str, Modules] = {
     "host_path": {"openvswitch": openvswitch},
     **{name: {"openvswitch": datapath} for name in ("ovs_drops", "ovs_upcalls")},
     "echo_host": {"vhost_net": vhost_and_kvm},
-    **{name: {"vhost_net": vhost} for name in ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")},
+    **{name: {"vhost_net": vhost} for name in ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path", "kvm_irqs")},
 }

@@ -17,6 +17,7 @@ RX, TX = 0, 1
 MSI, EPOLLIN = 2, 1
 """KVM_IRQ_ROUTING_MSI, and the event of an eventfd that is signalled."""
 KICK_AT = 0xFEB0_3000
+USUAL = Flow()
 _DEAD = 0xE << 60
 """FILE_REF_DEAD of include/linux/file_ref.h."""
 
@@ -87,8 +88,8 @@ class Taps(MadeUpHost):
         self.here = Tap(self, name, self.net(NETNS), 0, processes[0])
         self.there = Tap(self, name, self.net(OTHER_NETNS), 1, processes[1])
 
-    def to_tap(self, tap: Tap, payload: int = 20) -> int:
-        skb = self.frame(0x0800, Flow().packet(payload), tap.device)
+    def to_tap(self, tap: Tap, payload: int = 20, flow: Flow = USUAL) -> int:
+        skb = self.frame(flow.ethertype, flow.packet(payload), tap.device)
         queue = self.memory.pointers("tun_file", tap.file, "queue_index")[0]
         self.memory.change("sk_buff", skb, {"queue_mapping": queue})
         return skb

@@ -6,8 +6,8 @@ from tests.support.live.contexts.hooks import ModuleTypes
 
 POLL = {"wait": 0, "work": 40, "mask": 64, "bytes": 72}
 QUEUE = {"poll": 0, "private_data": 72, "kick": 80, "call_ctx": 88, "avail": 96, "acked_features": 104, "num": 112}
-QUEUE |= {"last_used_idx": 116, "used_flags": 118, "bytes": 120}
-NET_QUEUE = {"vq": 0, "vhost_hlen": 120, "sock_hlen": 128, "rx_ring": 136, "rxq": 144, "bytes": 160}
+QUEUE |= {"last_used_idx": 116, "used_flags": 118, "last_avail_idx": 120, "bytes": 128}
+NET_QUEUE = {"vq": 0, "vhost_hlen": 128, "sock_hlen": 136, "rx_ring": 144, "rxq": 152, "bytes": 168}
 NET = {"vqs": 8, "poll": 8 + 2 * NET_QUEUE["bytes"], "bytes": 8 + 2 * NET_QUEUE["bytes"] + 2 * POLL["bytes"]}
 """Where members lie in vhost's structures here."""
 
@@ -28,7 +28,7 @@ def vhost(types: ModuleTypes) -> None:
     )
     call = types.record("vhost_vring_call", 8, [("ctx", pointer, 0)])
     kinds = {"poll": poll, "call_ctx": call, "acked_features": long, "num": number}
-    kinds.update({"last_used_idx": short, "used_flags": short})
+    kinds.update({"last_used_idx": short, "used_flags": short, "last_avail_idx": short})
     members = [(name, kinds.get(name, pointer), place * 8) for name, place in QUEUE.items() if name != "bytes"]
     queue = types.record("vhost_virtqueue", QUEUE["bytes"], members)
     buffer = types.record("vhost_net_buf", 16, [("queue", pointer, 0), ("tail", number, 64), ("head", number, 96)])

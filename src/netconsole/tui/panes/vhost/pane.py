@@ -5,15 +5,21 @@ What a probe that does not run would tell is unknown; the rest is shown.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 from netconsole.base import figure
 from netconsole.compare.reference import Reference
+from netconsole.findings import guest_ring
+from netconsole.profile.escalation_rules import SUFFIX
+from netconsole.telemetry.example import flow_text
+from netconsole.telemetry.frames import Event
 from netconsole.telemetry.tables import HistogramState
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.columns import SPARK, Shown, Value, cells, history, rate, text_cell, took
+from netconsole.tui.panes.common.events import clock, happened_ns
 from netconsole.tui.panes.common.stages import side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.panes.vhost.queues import (
@@ -41,6 +47,8 @@ from netconsole.tui.widgets.painted import Line
 
 MAX_SLOW = 8
 """Slow interrupts and slow kicks that the page of a queue lists."""
+MAX_RUNS, MAX_FLOWS = 8, 3
+"""Samples of runs, the newest first, and flows with the most samples, that it lists."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +200,7 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     yield status_of(queue, found_of(scene)).line()
     yield from _workers(scene, queue)
     yield from _ring(scene, queue)
+    yield from _indices(scene, queue)
     yield []
     yield from _way(scene, queue, INTERRUPTS, width)
     yield from _way(scene, queue, KICKS, width)
@@ -243,6 +252,42 @@ def _ring(scene: Scene, queue: Queue) -> Iterator[Line]:
     row = scene.state.row(RINGS, "spread", queue.labels())
     flows = f", at least {figure.number(row.gauges.get('flows'))} flows" if row else ""
     yield [("  tap's ring    ", "dim"), (words + flows, "")]
+    sampled = [event.fields for event in _samples(scene, queue, RINGS)]
+    whose = Counter(flow_text(fields) for fields in sampled if fields.get("source"))
+    for flow, count in whose.most_common(MAX_FLOWS):
+        share = f"{figure.percent(100 * count / len(sampled))} of {figure.things(len(sampled), 'samples')}: "
+        yield [("                ", "dim"), (share, "strong"), (flow, "")]
+
+
+def _indices(scene: Scene, queue: Queue) -> Iterator[Line]:
+    """What the rings between guest and vhost said at the end of the last run, and the samples of runs before it."""
+    for title, row in (("ring to guest", queue.to_guest), ("ring from it", queue.from_guest)):
+        if row is not None and (said := guest_ring.indices(row.gauges)):
+            yield [(f"  {title:<14}", "dim"), (said, "")]
+            yield [("                ", "dim"), (guest_ring.interrupt(row.gauges), "")]
+    sampled = _samples(scene, queue, VHOST)[-MAX_RUNS:]
+    if sampled:
+        yield []
+        yield [("  Indices of its rings over time (samples of runs)", "head")]
+    for event in reversed(sampled):
+        fields = event.fields
+        way = "to guest " if fields.get("direction") == "rx" else "from it  "
+        moved = f"{figure.things(_ns(fields.get('packets')), 'packets')}, {_ns(fields.get('signals'))} interrupts"
+        ring = ", ".join(f"{name.removesuffix('_idx')} {_ns(fields.get(name))}" for name in _OVER_TIME)
+        yield [(f"  {clock(happened_ns(event))} {way}", "dim"), (f"{ring}: {moved}", "")]
+
+
+_OVER_TIME = ("avail_idx", "taken_idx", "used_idx", "used_event")
+
+
+def _samples(scene: Scene, queue: Queue, probe: str) -> list[Event]:
+    """Samples of a probe that are of this queue, by the probe itself or by what looks closer."""
+    probes = [scene.state.probes[name] for name in (probe, probe + SUFFIX) if name in scene.state.probes]
+    return [event for one in probes for event in one.events if _is_of(event, queue)]
+
+
+def _is_of(event: Event, queue: Queue) -> bool:
+    return (event.fields.get("device"), event.fields.get("netns"), event.fields.get("queue")) == queue.place
 
 
 def _slow(scene: Scene, queue: Queue, way: str) -> Iterator[Line]:
