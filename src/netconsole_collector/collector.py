@@ -193,10 +193,11 @@ class Collector:
         since, self._last_ns, wall = self._last_ns, now, wall_ns()
         if self._ending is not None:
             self._end_interval()
-        if self._why is None and self._sources.read(now, bool(self._whole)):
+        is_whole = bool(self._whole) or self._why is not None
+        if self._why is None and self._sources.read(now, is_whole):
             self._whole_asked, self._whole = self._whole_asked + self._whole, []
         for probe in list(self._probes.values()):
-            self._report_probe(probe, since)
+            self._report_probe(probe, since, is_whole)
         body = {"kind": "cost", "interval_ns": now - since, "usage": self._usage.read(self._loads.workers())}
         # Its end is when the readings began: what they take, names of functions above all, is no part of it.
         self._ending = body, now, wall
@@ -221,11 +222,11 @@ class Collector:
         for one in self._sources.told(mono_ns()):
             self._output.send(*one)
 
-    def _report_probe(self, probe: RunningProbe, since: int) -> None:
+    def _report_probe(self, probe: RunningProbe, since: int, is_whole: bool = False) -> None:
         """Sends the frames of a probe. When it cannot be read any more, only this probe fails."""
         mono, wall = mono_ns(), wall_ns()
         try:
-            bodies = probe.read(self._statistics, mono, since)
+            bodies = probe.read(self._statistics, mono, since, is_whole)
         except (OSError, ValueError, KeyError) as error:
             self._fail(probe, error)
             return
@@ -370,7 +371,7 @@ class Collector:
             raise BadCommand("probe {} is not loaded".format(name))
         self._settle_without(probe)
         probe.detach()
-        self._report_probe(probe, self._last_ns)  # detached: the last figures are the final ones
+        self._report_probe(probe, self._last_ns, True)  # detached: the last figures are the final ones
         self._drop(probe)
         self._send(status(probe.name, "off", probe.mode, probe.knobs, why))
         return True

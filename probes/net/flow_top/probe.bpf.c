@@ -1,9 +1,11 @@
-/* flow_top - the flows with the most packets, by device and direction: netif_receive_skb and net_dev_start_xmit (net/core/dev.c).
+/* flow_top - each flow, by device and direction: netif_receive_skb and net_dev_start_xmit (net/core/dev.c).
  *
- * Each CPU keeps its own table, so no two programs write one entry. It has SETS sets of WAYS flows. A flow belongs to one set, by a hash
- * with a secret seed. In each set runs Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005): a flow that is not there takes the place
- * of the one with the lowest weight, and goes on from that weight. With each window of 2^30 ns all weights are halved, so that what was
- * heavy long ago gives way.
+ * `flows` has room for NC_ROWS_flows flows of all CPUs together. Each of them is counted exactly, from its first packet on.
+ *
+ * A flow that finds no place there is listed beyond: each CPU has a table of its own, so no two programs write one entry. It has SETS sets
+ * of WAYS flows. A flow belongs to one set, by a hash with a secret seed. In each set runs Space-Saving (Metwally, Agrawal, El Abbadi, ICDT
+ * 2005): a flow that is not there takes the place of the one with the lowest weight, and goes on from that weight. With each window of 2^30
+ * ns all weights are halved, so that what was heavy long ago gives way.
  *
  * The bound, for one CPU: in a window a weight never falls, and a flow that takes a place begins with all that its place had. So while a
  * flow is listed, its weight is at least what it sent in this window, and a flow that is not listed sent at most the highest weight that
@@ -12,8 +14,9 @@
  * what they were before, so to twice its packets at a steady rate. The lowest of WAYS weights is at most twice the packets / WAYS: a flow
  * with more than that is listed.
  *
- * A row counts only the packets since its flow is in the table, so it is never too high. What a flow had when it left is counted, too:
- * received + sent = packets of all rows + left_packets + what was not listed.
+ * A row counts only the packets since its flow has a place, so it is never too high. What a flow had when it left is counted, too:
+ * received + sent = packets of all rows + left_packets + what was not listed. Who has a place in `flows` keeps it until the collector takes
+ * it out, idle.
  */
 
 #include "../../common/netconsole.h"
@@ -26,6 +29,14 @@ enum { RECEIVED, SENT, RECEIVED_BYTES, SENT_BYTES, LEFT_PACKETS };     /* counte
 #define WINDOW_SHIFT 30
 #define GOLDEN 0x9e3779b97f4a7c15ull
 #define TUNNEL_BYTES 50         /* IPv4, UDP, VXLAN or Geneve, and Ethernet: what lies at least before an inner packet */
+
+#define RETRY_SHIFT 27  /* ns: for so long a CPU looks for no place in a full `flows`, where each look costs a sum over all CPUs */
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
+#define BY_NEED BPF_F_NO_PREALLOC   /* memory for the flows that there are; before, programs on tracepoints must not allocate */
+#else
+#define BY_NEED 0
+#endif
 
 #define WORDS 9
 struct flow_key {
@@ -41,6 +52,15 @@ struct flow_key {
     u16 l4;
     u16 inner;          /* 1: a packet inside a tunnel */
 };
+struct flow_row {
+    u64 packets;
+    u64 bytes;
+    u64 missed;         /* of a flow that may have been beyond before: as below */
+    u64 first_ns;
+    u64 last_ns;
+};
+BPF_F_TABLE("hash", struct flow_key, struct flow_row, flows, NC_ROWS_flows, BY_NEED);
+
 struct entry {
     struct flow_key key;
     u64 packets;        /* since the flow is in the table; 0: free */
@@ -53,11 +73,12 @@ struct entry {
 struct entry_set {
     struct entry way[WAYS];
 };
-BPF_PERCPU_ARRAY(flows, struct entry_set, SETS);
+BPF_PERCPU_ARRAY(beyond, struct entry_set, SETS);
 
 struct of_cpu {
     u64 seed;
     u64 at_most;        /* in this window */
+    u64 retry_ns;       /* until then no place is looked for in `flows` */
     u32 window;
     u32 pad;
 };
@@ -132,25 +153,36 @@ static inline void count_left(struct of_cpu *own, u32 window, u64 packets, u32 w
         left->at_most = weight;
 }
 
-static inline void list(struct flow_key *key, u32 packets, u32 bytes)
+/* A place for a new flow. NULL: there is none. */
+static inline struct flow_row *place(struct of_cpu *mine, struct flow_key *key, u64 now)
 {
-    int zero = 0;
-    struct of_cpu *mine = own.lookup(&zero);
+    struct flow_row fresh = { .first_ns = now };
+    u32 window = now >> WINDOW_SHIFT;
+
+    if (now < mine->retry_ns)
+        return NULL;
+    if (mine->at_most && window - mine->window < 2)
+        fresh.missed = mine->at_most;
+    if (flows.insert(key, &fresh) == -7)        /* E2BIG */
+        mine->retry_ns = now + (1ull << RETRY_SHIFT);
+    return flows.lookup(key);
+}
+
+static inline void list_beyond(struct of_cpu *mine, struct flow_key *key, u32 packets, u32 bytes, u64 now)
+{
     struct entry_set *set;
     struct entry *entry;
     u32 window, index, chosen = 0, lowest = ~0u, weight;
     u64 hash;
 
-    if (!mine)
-        return;
     if (!mine->seed)
         mine->seed = ((u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32()) | 1;
     hash = flow_hash(mine->seed, key);
     index = hash >> 58;         /* 6 bits */
-    set = flows.lookup(&index);
+    set = beyond.lookup(&index);
     if (!set)
         return;
-    window = bpf_ktime_get_ns() >> WINDOW_SHIFT;
+    window = now >> WINDOW_SHIFT;
 #pragma unroll
     for (u32 i = 0; i < WAYS; i++) {
         if (set->way[i].hash == hash) {
@@ -177,6 +209,28 @@ static inline void list(struct flow_key *key, u32 packets, u32 bytes)
     entry->weight = weight + packets;
     entry->packets += packets;
     entry->bytes += bytes;
+}
+
+static inline void list(struct flow_key *key, u32 packets, u32 bytes)
+{
+    int zero = 0;
+    u64 now = bpf_ktime_get_ns();
+    struct flow_row *row = flows.lookup(key);
+    struct of_cpu *mine;
+
+    if (!row) {
+        mine = own.lookup(&zero);
+        if (!mine)
+            return;
+        row = place(mine, key, now);
+        if (!row) {
+            list_beyond(mine, key, packets, bytes, now);
+            return;
+        }
+    }
+    __sync_fetch_and_add(&row->packets, packets);
+    __sync_fetch_and_add(&row->bytes, bytes);
+    row->last_ns = now;
 }
 
 static inline int account(struct sk_buff *skb, struct net_device *dev, int is_sent)

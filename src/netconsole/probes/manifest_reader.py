@@ -44,7 +44,7 @@ TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
     "process", "socket", "mac", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
-    "tracked", "tcp_tracked", "tc_class",
+    "tracked", "tcp_tracked", "tc_class", "prefix",
 )  # fmt: skip
 POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
@@ -58,7 +58,7 @@ _SECTIONS = (
 )  # fmt: skip
 _TABLE_KEYS = (
     "map", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words",
-    "causes", "example", "least",
+    "causes", "example", "least", "most", "beyond", "sums",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
@@ -82,6 +82,7 @@ def manifest_of(root: Checker, directory: Path, document: Mapping[str, object]) 
         probe.wrong("module", f"expected the name of a kernel module, such as vhost_net, found {shown(module)}")
     counters = {key: _counter(key, item) for key, item in _named(root.table("counters"))}
     tables = {key: _table(key, item, counters, directory) for key, item in _named(root.table("tables"))}
+    _check_sums(root, tables)
     histograms = {key: _histogram(key, item) for key, item in _named(root.table("histograms"))}
     programs = tuple(_program(item) for item in root.tables("programs"))
     if source == "bpf" and not programs and not root.has("programs"):
@@ -229,7 +230,11 @@ def _columns(item: Checker, name: str, table: str | None = None) -> tuple[Column
     """``table`` is the name of the table whose values these are; labels and records belong to none."""
     columns = []
     own = (
-        ("worse", "needs", "part", "whole") if table else ("stands_for", "added") if name == "key" else ("stands_for",)
+        ("worse", "needs", "part", "whole")
+        if table
+        else ("stands_for", "added", "least_of")
+        if name == "key"
+        else ("stands_for",)
     )
     words = _words(item, name)
     for one in item.tables(name):
@@ -277,6 +282,10 @@ def _shown(item: Checker, known: Sequence[str]) -> tuple[str, ...]:
 def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], directory: Path) -> TableSpec:
     item.only(_TABLE_KEYS)
     item.integer("ways", 1, 1, 64)
+    item.integer("most", 1024, 4, 10_000)
+    for other in ("beyond", "sums"):
+        if item.has(other):
+            item.text(other)
     key, value = _columns(item, "key"), _without_padding(_columns(item, "value", name))
     names = [column.name for column in (*key, *value)]
     for twice in sorted({one for one in names if one and names.count(one) > 1}):
@@ -295,6 +304,31 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], direct
     page = item.text("page", "", PAGES) if item.has("page") else ""
     example, causes, least = _example(item), read_causes(item, directory), _least(item, value)
     return replace(spec, columns=columns, page=page, example=example, causes=causes, least=least)
+
+
+def _check_sums(root: Checker, tables: Mapping[str, TableSpec]) -> None:
+    """Tables of sums: of a table before them that is ranked, by labels of that."""
+    ranked: list[str] = []
+    for name, item in _named(root.table("tables")):
+        if item.has("most"):
+            ranked.append(name)
+        if not item.has("sums"):
+            continue
+        of = item.text("sums", None, ranked)
+        if of not in ranked:
+            continue
+        labels = [column.name for column in tables[of].key if column.name]
+        for column in item.tables("key"):
+            own = column.text("name", "")
+            parts = column.texts("least_of", [own], labels)
+            if not column.has("least_of") and own not in labels:
+                column.wrong("name", f"expected a label of {of}{close(own, labels)}")
+            elif not parts:
+                column.wrong("least_of", f"expected labels of {of}")
+        counts = [value.name for value in tables[of].value if value.kind != "max"]
+        for value in tables[name].value:
+            if value.kind != "max" and value.name not in counts:
+                item.wrong("value", f'"{value.name}" is no count of {of}{close(value.name, counts)}')
 
 
 def _least(table: Checker, value: Sequence[ColumnSpec]) -> tuple[str, int]:

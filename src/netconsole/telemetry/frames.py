@@ -62,6 +62,7 @@ class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults
 
     ``interval_ns``: the time that its counts are of, where it is read less often than its table.
     ``example``: its latest packet, where one is known; ``mono_ns`` in it says when that came.
+    ``first_ns``, ``last_ns``: when it counted first and last (monotonic clock), where its probe keeps that.
     """
 
     labels: Labels
@@ -69,6 +70,8 @@ class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults
     gauges: Annotated[dict[Name, Int | float | None], Meta(max_length=32)] = {}
     interval_ns: Natural | None = None
     example: Labels = {}
+    first_ns: Natural | None = None
+    last_ns: Natural | None = None
 
 
 class Buckets(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -344,6 +344,9 @@ class TableState(Saved):
         if not moved:
             return
         row.last_active_ns = frame.wall_ns
+        if sent.first_ns and sent.last_ns:
+            behind_ns = frame.wall_ns - frame.mono_ns
+            row.first_seen_ns, row.last_active_ns = sent.first_ns + behind_ns, sent.last_ns + behind_ns
         if not row.moving:
             row.moving = True
             self._moving.append(row)

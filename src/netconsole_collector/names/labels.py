@@ -103,6 +103,8 @@ class Labeller:
     def label(self, kind: Optional[str], value: Any) -> Label:
         """One value. Bytes are an address when their kind says so, else text up to the first NUL."""
         if isinstance(value, bytes):
+            if kind == "prefix":
+                return prefix(value)
             return address(value) if kind == "address" else mac(value) if kind == "mac" else c_string(value)
         if kind == "stack":
             names = [self.lookups.symbols.function(one) for one in self._frames(value)]
@@ -137,6 +139,17 @@ def address(raw: bytes) -> Optional[str]:
     if raw.startswith(_MAPPED_IPV4):
         return socket.inet_ntop(socket.AF_INET, raw[12:])
     return socket.inet_ntop(socket.AF_INET6, raw) if any(raw) else None
+
+
+def prefix_of(raw: bytes) -> bytes:
+    """An address without its host: /24 of IPv4, /64 of IPv6."""
+    return raw[:15] + b"\0" if raw.startswith(_MAPPED_IPV4) else raw[:8] + bytes(8)
+
+
+def prefix(raw: bytes) -> Optional[str]:
+    """What :func:`prefix_of` left, as text. None for all zeros: there is no address."""
+    text = address(raw)
+    return text and text + ("/24" if raw.startswith(_MAPPED_IPV4) else "/64")
 
 
 def mac(raw: bytes) -> Optional[str]:

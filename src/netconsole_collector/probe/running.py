@@ -14,6 +14,7 @@ from netconsole_collector.probe.attached_program import AttachedProgram, Release
 from netconsole_collector.probe.events import EventReader
 from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
 from netconsole_collector.probe.maps import ProbeMaps
+from netconsole_collector.probe.ranked import RankedReader, SumReader
 from netconsole_collector.probe.records import RecordReader
 from netconsole_collector.probe.tables import TableReader
 
@@ -55,6 +56,8 @@ class RunningProbe:
         self._drop_reasons: Dict[str, str] = answer["names"].get("drop_reason", {})
         self._labels = Labeller(lookups, DropReasons(self._drop_reasons))
         self._tables: List[TableReader] = []
+        self._ranked: Dict[str, RankedReader] = {}
+        self._wide: List[Union[RankedReader, SumReader]] = []
         self._histograms: List[Union[HistogramReader, CpuHistogramReader]] = []
         self._records: List[RecordReader] = []
         self._events = EventReader(self._labels)
@@ -76,6 +79,9 @@ class RunningProbe:
 
     def _open(self) -> None:
         for name, spec in self.spec.get("tables", {}).items():
+            if "sums" in spec or "most" in spec:
+                self._open_ranked(name, spec)
+                continue
             kept = self._maps[spec["example"]["map"]] if "example" in spec else None
             self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._there, kept))
         for name, spec in self.spec.get("histograms", {}).items():
@@ -95,6 +101,15 @@ class RunningProbe:
             self._ledger_slots = self._maps[ledger.MAP]
         if self.spec.get("checks"):
             self._checks = checks.Checks(self.spec["checks"], self._maps[checks.MAP])
+
+    def _open_ranked(self, name: str, spec: Json) -> None:
+        if "sums" in spec:
+            of = self.spec["tables"][spec["sums"]]
+            self._wide.append(SumReader(name, spec, of, self._ranked[spec["sums"]], self._labels))
+            return
+        beyond = self._maps[spec["beyond"]] if "beyond" in spec else None
+        self._ranked[name] = RankedReader(name, spec, self._maps[spec["map"]], beyond, self._labels)
+        self._wide.append(self._ranked[name])
 
     # ---- configuration ----
 
@@ -209,8 +224,10 @@ class RunningProbe:
     def program_fds(self) -> List[int]:
         return [program.fd for program in self.programs]
 
-    def read(self, statistics: StatisticsWindow, now_ns: int, since_ns: int) -> List[Json]:
+    def read(self, statistics: StatisticsWindow, now_ns: int, since_ns: int, is_whole: bool = False) -> List[Json]:
         """Bodies of all frames of the interval that began at ``since_ns``, or when this probe was read last.
+
+        ``is_whole``: also what is read less often.
 
         Counters are read before the tables that they are compared with: only rows may be ahead.
         """
@@ -237,6 +254,10 @@ class RunningProbe:
             if table.counter is not None:
                 counted = self._totals["counter " + table.counter]
                 table.conserve(counted, accounts["map_full"] + accounts["unlisted"], accounts["scatter"])
+        for ranked in self._ranked.values() if has_rows else []:
+            ranked.look(full, now_ns, is_whole)
+        for wide in self._wide if has_rows else []:
+            bodies.append(dict(wide.read(full)._asdict(), kind="table", name=wide.name, interval_ns=interval_ns))
         self._maps.write(examples.READING, examples.readings(self._readings))
         for histogram in self._histograms if has_rows else []:
             for one in histogram.read(full):
@@ -282,7 +303,7 @@ class RunningProbe:
         missed = [program.missed() for program in self.programs]
         losses = {name: accounts[name] for name in ledger.LOSSES}
         losses["missed"] = sum(one or 0 for one in missed)
-        losses["evicted"] = sum(table.reader.evicted for table in self._tables)
+        losses["evicted"] = sum(table.evicted for table in self._tables) + sum(one.evicted for one in self._wide)
         losses["evicted"] += sum(histogram.evicted for histogram in self._histograms)
         losses["shed"] = self._events.shed
         losses["unseen_ms"] = self._unseen.total_ns // _NS_PER_MS

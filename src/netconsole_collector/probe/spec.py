@@ -26,7 +26,10 @@ def spec_problem(spec: Dict[str, Any]) -> Optional[str]:
         layouts = {"tables": row, "histograms": ("key",), "records": row, "events": ("record",)}
         for section, keys in layouts.items():
             for name, part in spec.get(section, {}).items():
-                part.setdefault("map", "nc_events" if section == "events" else name)
+                if "sums" not in part:
+                    part.setdefault("map", "nc_events" if section == "events" else name)
+                elif not isinstance(spec["tables"][part["sums"]]["most"], int):
+                    return "table {}: sums is a table that has most".format(name)
                 for key in keys:
                     decode.Layout(part[key])
                 if "example" in part and not examples.is_example(part["example"]):

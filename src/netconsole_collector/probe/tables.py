@@ -129,6 +129,11 @@ class TableReader:
             if latest is not None:
                 body["example"] = latest
 
+    @property
+    def evicted(self) -> int:
+        """Rows that went away."""
+        return self.reader.evicted
+
     def conserve(self, counted: int, explained: int, scatter: int = 0) -> None:
         """Holds the sum of the rows against what the counter ``counted``.
 

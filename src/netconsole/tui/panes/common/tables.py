@@ -227,6 +227,8 @@ def _title(
         parts.append(f"≈ {figure.percent(100 * timed / (timed + state.cost.unmeasured))} timed")
     parts += seen_share(state)
     known = state.tables.get(table)
+    if known is not None and known.omitted:
+        parts.append(f"the busiest {figure.number(len(known.rows))}, {figure.number(known.omitted)} more are counted")
     since_ns = state.unwatched_since_ns(known) if known is not None and known.rows else None
     if since_ns is not None:
         parts.append(f"rows until {clock(since_ns)}: not watched since")
