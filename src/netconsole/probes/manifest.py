@@ -16,14 +16,14 @@ from netconsole_collector.names.implied_labels import BROUGHT
 
 MODES: tuple[Mode, ...] = ("counters", "summary", "details")
 CODE = "probe.bpf.c"
-PANES = ("overview", "drops", "queues", "host", "vhost", "ovs", "path", "flows")
+PANES = ("overview", "drops", "queues", "host", "vhost", "ovs", "path", "flows", "disk")
 """Where the tables of a probe may be shown."""
 DRAWN = (
     "vhost-queues", "ovs-health", "ovs-upcalls", "ovs-causes", "ovs-drops", "ovs-handlers",
-    "path-ways", "path-devices", "path-flows", "path-slow",
+    "path-ways", "path-devices", "path-flows", "path-slow", "disk-ios",
 )  # fmt: skip
 """Blocks of panes that join tables, of one probe or of several, in a way of their own."""
-PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop")
+PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop", "disk-io")
 """What the page of a table's row may have besides the row's own figures."""
 JUDGES = ("vhost-queue", "ovs-port")
 """Who may say, from the figures of several probes, in which state a row is of which a finding speaks."""

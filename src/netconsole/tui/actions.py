@@ -51,6 +51,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("pane.8", "8", "Events", "samples of single events, newest first", "pane('events')", "main"),
     Hotkey("pane.9", "9", "Path", "how long packets take, by direction, stage and flow", "pane('path')", "main"),
     Hotkey("pane.10", "0", "Flows", "who sends most, by device and direction", "pane('flows')", "main"),
+    Hotkey("pane.11", "d", "Disk", "who asks block devices for what, and how long they take", "pane('disk')", "main"),
     Hotkey("next", "tab,right", "Next table", "go to the next table or tab", "next_table(1)", "main"),
     Hotkey("previous", "shift+tab,left", "Previous table", "go to the previous table or tab", "next_table(-1)", "main"),
     Hotkey("filter", "slash", "Filter", "only rows with a text, in all tables; Esc: all", "filter", "main", "/ filter"),

@@ -3,7 +3,7 @@
 import base64
 import json
 import struct
-from typing import Any, Dict, Mapping, NamedTuple
+from typing import Any, Dict, List, Mapping, NamedTuple
 
 from netconsole_collector.kernel import attach, bpf_maps
 
@@ -51,9 +51,15 @@ class Compiled(NamedTuple):
     """BTF id of the kernel function bpf_rdonly_cast. 0: this kernel has none."""
 
 
-def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, AttachTarget]) -> bool:
-    """Whether the first attach point of a program allows a BTF-typed raw tracepoint."""
-    point = entry["attach"][0]["point"]
+def first_choice(entry: Mapping[str, Any], facts: Mapping[str, int]) -> Dict[str, Any]:
+    """The first alternative of a program that this kernel has what it needs for (``when``); of none: the last one."""
+    there: List[Dict[str, Any]] = [one for one in entry["attach"] if "when" not in one or one["when"] in facts]
+    return (there or entry["attach"][-1:])[0]
+
+
+def can_be_typed(entry: Mapping[str, Any], targets: Mapping[str, AttachTarget], facts: Mapping[str, int]) -> bool:
+    """Whether the first choice of a program allows a BTF-typed raw tracepoint."""
+    point = first_choice(entry, facts)["point"]
     return attach.parse(point).kind == "raw_tracepoint" and targets[point].id != 0
 
 

@@ -135,7 +135,7 @@ class Compiler:
         """Whether every required program can be a BTF-typed raw tracepoint."""
         programs = [entry for entry in self.spec["programs"] if not is_needless(entry, self._facts)]
         required = [entry for entry in programs if entry.get("required", True)]
-        return bool(required) and all(can_be_typed(entry, self._targets) for entry in required)
+        return bool(required) and all(can_be_typed(entry, self._targets, self._facts) for entry in required)
 
     def compile(self, way: str) -> Compiled:
         """Raises ProbeRefused."""

@@ -29,6 +29,7 @@ from netconsole_collector.compile.compiled import (
     PLAIN,
     Compiled,
     can_be_typed,
+    first_choice,
     is_needless,
     make_maps,
     with_maps,
@@ -235,8 +236,8 @@ class Worker:
         for entry in self.spec["programs"]:
             if is_needless(entry, compiled.facts):
                 continue
-            typed = compiled.way == DIRECT and can_be_typed(entry, compiled.targets)
-            choices = entry["attach"][:1] if typed else entry["attach"]
+            typed = compiled.way == DIRECT and can_be_typed(entry, compiled.targets, compiled.facts)
+            choices = [first_choice(entry, compiled.facts)] if typed else entry["attach"]
             one, tried = self._attach_one(compiled, codes, entry, choices, typed)
             if one is not None:
                 attached.append(one)

@@ -523,11 +523,24 @@ def test_each_coverage_counter_of_a_lost_packet_is_a_fault() -> None:
     assert {name for one in rules for name in one.where["counter"]} == MEANINGS.keys()
 
 
+# ---- block devices ----
+
+ASKED: dict[str, frames.Label] = {"device": "sdb", "operation": "write", "process": "qemu", "pid": 77, "vm": "web-07"}
+
+
+@pytest.mark.proves("block_path", "findings.ios.errors.!!", "findings.ios.{refused,requeues}.!")
+def test_what_a_block_device_fails_refuses_and_puts_back() -> None:
+    loud("block_path", "ios", "errors", ASKED, 0, "sdb", "qemu", "end with an error")
+    quiet("block_path", "ios", "refused", ASKED, 1, "sdb", "refused before they reach it")
+    quiet("block_path", "ios", "requeues", ASKED, 1, "sdb", "its driver puts back")
+
+
 # ---- percentiles ----
 
 ENDS: dict[str, frames.Label] = {"direction": "in", "from": "eth0", "to": "vnet7"}
 
 
+@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue}")
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
 @pytest.mark.proves("local_path", "findings.crossing.p99.!")
 @pytest.mark.proves("ovs_upcalls", "findings.latency.p99.!.miss", "findings.scheduled.p99.!")
@@ -546,6 +559,8 @@ ENDS: dict[str, frames.Label] = {"direction": "in", "from": "eth0", "to": "vnet7
         ("softirq_health", "late", {"cpu": 5, "softirq": "NET_RX"}, 10, None, "!!", "CPU 5"),
         ("tx_queue_latency", "wait", QUEUE, 5, None, "!", "queue 3"),
         ("tx_queue_latency", "wait", QUEUE, 100, "!", "!!", "queue 3"),
+        ("block_path", "times", {**ASKED, "stage": "device"}, 200, None, "!", "sdb: slow device"),
+        ("block_path", "times", {**ASKED, "stage": "queue"}, 200, None, "!", "sdb: its queue grows"),
     ],
 )
 def test_what_is_late_for_one_in_a_hundred(
@@ -562,6 +577,7 @@ def test_what_is_late_for_one_in_a_hundred(
     said(of_percentile(probe, name, labels, limit_ms * MS * 115 // 100), beyond, word)
 
 
+@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue}")
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
 @pytest.mark.proves("local_path", "findings.crossing.p99.!")
 @pytest.mark.proves("ovs_upcalls", "findings.scheduled.p99.!")
@@ -575,6 +591,8 @@ def test_what_is_late_for_one_in_a_hundred(
         ("ovs_upcalls", "scheduled", {"handler": "handler7", "tid": 8}, 5, "handler7"),
         ("softirq_health", "late", {"cpu": 5, "softirq": "NET_RX"}, 1, "CPU 5"),
         ("tx_kick_path", "stages", {**QUEUE, "stage": "total"}, 1, "vnet7 q3"),
+        ("block_path", "times", {**ASKED, "stage": "device"}, 20, "sdb: slow device"),
+        ("block_path", "times", {**ASKED, "stage": "queue"}, 20, "sdb: its queue grows"),
     ],
 )
 def test_what_is_far_later_than_usual_is_late_from_a_lower_limit(

@@ -110,6 +110,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
             "latency",
         ),
         _full("flows", "Flows", manifests, here, "No flows: no probe here lists them.", "flows"),
+        _full("disk", "Disk", manifests, here, "No block devices: no probe here watches them.", "disk"),
     ]
     return {pane.name: pane for pane in made}
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from netconsole.tui.panes.common.tables import Block
+from netconsole.tui.panes.disk import pane as disk
 from netconsole.tui.panes.ovs import detail as of_ovs
 from netconsole.tui.panes.ovs import pane as ovs
 from netconsole.tui.panes.path import pane as path
@@ -29,6 +30,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[str]], Block]] = {
     "path-devices": lambda probes: path.devices_block(probes[0]),
     "path-flows": lambda probes: path.flows_block(probes[0]),
     "path-slow": lambda probes: path.slow_block(probes[0]),
+    "disk-ios": lambda probes: disk.block(probes[0]),
 }
 PAGES: Mapping[str, Page] = {
     "vhost-queue": vhost.detail,
@@ -36,6 +38,7 @@ PAGES: Mapping[str, Page] = {
     "ovs-vswitchd": of_ovs.of_vswitchd,
     "ovs-port": of_ovs.of_port,
     "ovs-drop": of_ovs.of_drop,
+    "disk-io": disk.detail,
 }
 """What other tables and probes know of a row."""
 WHOLE_PAGES: Mapping[str, Page] = {"direction": path.detail}

@@ -1,0 +1,150 @@
+"""The disk pane: what each VM and process asks of each block device, and how long it takes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from netconsole.base import figure
+from netconsole.telemetry.frames import Event, Label
+from netconsole.telemetry.tables import HistogramState, RowState, row_key
+from netconsole.tui.panes.common.columns import SPARK, Shown, Value, gauge, history, label, rate, text_cell, took
+from netconsole.tui.panes.common.stages import side_by_side
+from netconsole.tui.panes.common.tables import MAX_ROWS, Block
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.silent import why_silent
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
+from netconsole.tui.widgets.painted import Line
+
+IOS, TIMES = "ios", "times"
+STAGES = {"queue": "waits in the queue", "device": "on the device", "whole": "from begin to end"}
+"""What each stage is, in words."""
+MAX_SLOW = 8
+"""Slow I/Os that the page of a row lists."""
+
+
+@dataclass(frozen=True)
+class _ShownIos(Shown):
+    """What one submitter asks of one device, with how long that takes by stage."""
+
+    stages: tuple[tuple[str, HistogramState], ...] = ()
+
+
+def _of_stage(percent: float, *names: str) -> Value:
+    """The percentile of the first of these stages that it has."""
+    of = took(percent)
+
+    def value(at: _ShownIos) -> Cell:
+        found = dict(at.stages)
+        times = next((found[name] for name in names if name in found), None)
+        return of(Shown(at.scene, at.probe, TIMES, times=times))
+
+    return value
+
+
+def _who(at: Shown) -> Cell:
+    """The VM, or else the process."""
+    vm = at.labels.get("vm")
+    return text_cell(vm if vm else at.labels.get("process"))
+
+
+COLUMNS = (
+    TableColumn("who", "VM, process", 11, grow=2, most=24, value=_who),
+    TableColumn("device", "device", 8, grow=1, most=16, value=label("device")),
+    TableColumn("operation", "op", 7, value=label("operation")),
+    TableColumn("ios", "IO/s", 6, right=True, value=rate("ios")),
+    TableColumn("bytes", "B/s", 6, right=True, value=rate("bytes")),
+    TableColumn("queue", "queue p99", 9, right=True, spare=3, value=_of_stage(99.0, "queue")),
+    TableColumn("device_p50", "dev p50", 8, right=True, spare=4, value=_of_stage(50.0, "device", "whole")),
+    TableColumn("device_p99", "dev p99", 8, right=True, value=_of_stage(99.0, "device", "whole")),
+    TableColumn("in_flight", "flying", 6, right=True, spare=5, value=gauge("in_flight")),
+    TableColumn("errors", "err/s", 5, right=True, spare=1, value=rate("errors", "act")),
+    TableColumn("requeues", "requ/s", 6, right=True, spare=2, value=rate("requeues", "look")),
+    TableColumn("merges", "merge/s", 7, right=True, spare=6, value=rate("merges")),
+    TableColumn("pid", "pid", 7, right=True, spare=8, value=label("pid")),
+    TableColumn("history", "IO trend", 10, spare=7, grow=2, most=SPARK, value=history("ios")),
+)
+
+
+def block(probe: str) -> Block:
+    """One line for each device, operation and submitter."""
+    return Block(
+        "disk-ios",
+        lambda scene: _title(scene, probe),
+        COLUMNS,
+        lambda scene: rows(scene, probe),
+        lambda scene: why_silent(scene, probe),
+        probe,
+    )
+
+
+def rows(scene: Scene, probe: str) -> list[TableRow]:
+    """Those who ask most first; then those who ask no more."""
+    found = sorted(scene.state.rows(probe, IOS), key=_activity)[:MAX_ROWS]
+    return [_shown(scene, probe, row).line(COLUMNS, "ios") for row in found]
+
+
+def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
+    """For the page of a row: the stages side by side, and the slowest samples."""
+    row = next((one for one in scene.state.rows(subject.probe, IOS) if one.key == subject.key), None)
+    if row is None:
+        return
+    found = dict(_shown(scene, subject.probe, row).stages)
+    yield [("  How long it takes, since attached", "head")]
+    if found:
+        yield from side_by_side({name: one.total for name, one in found.items()}, None, "ns", STAGES, width)
+    requests, unqueued = row.total("requests"), row.total("unqueued")
+    if requests and unqueued:
+        share = figure.percent(100 * unqueued / requests)
+        yield [(f"  Of {share} of its requests no insert was seen: their time in the queue is not known", "dim")]
+    yield []
+    yield from _slow(scene, subject.probe, row)
+
+
+def _shown(scene: Scene, probe: str, row: RowState) -> _ShownIos:
+    return _ShownIos(scene, probe, IOS, row, stages=tuple(_stages(scene, probe, row)))
+
+
+def _stages(scene: Scene, probe: str, row: RowState) -> Iterator[tuple[str, HistogramState]]:
+    for stage in STAGES:
+        times = scene.state.histogram(probe, TIMES, row_key({**row.labels, "stage": stage}))
+        if times is not None:
+            yield stage, times
+
+
+def _activity(row: RowState) -> tuple[float, int]:
+    return -(row.per_s("ios") or 0.0), -(row.total("ios") or 0)
+
+
+def _title(scene: Scene, probe: str) -> str:
+    found = list(scene.state.rows(probe, IOS))
+    devices = {row.labels.get("device") for row in found}
+    active = sum(1 for row in found if row.per_s("ios"))
+    return f"Block devices · {figure.things(len(devices), 'devices')} · {active} active rows"
+
+
+def _slow(scene: Scene, probe: str, row: RowState) -> Iterator[Line]:
+    state = scene.state.probes[probe]
+    slow = [event for event in state.events if _is_of(event, row)]
+    slow.sort(key=lambda event: -_number(event.fields.get("total_ns")))
+    if not slow:
+        hint = "none over the threshold" if state.mode == "details" else f"{probe} in details mode samples them"
+        yield [(f"  Slow I/Os: {hint}", "dim")]
+        return
+    yield [("  Slowest I/Os among the samples", "head")]
+    for event in slow[:MAX_SLOW]:
+        fields = event.fields
+        queue, device, total = (
+            figure.duration(_number(fields.get(f"{name}_ns"))) for name in ("queue", "device", "total")
+        )
+        where = f"{figure.number(_number(fields.get('bytes')))}B at sector {_number(fields.get('sector'))}"
+        yield [(f"  {figure.fit(total, 8, right=True)} ", "strong"), (f"queue {queue}, device {device}; {where}", "")]
+
+
+def _is_of(event: Event, row: RowState) -> bool:
+    names: tuple[str, ...] = ("device", "operation", "process", "pid")
+    return all(event.fields.get(name) == row.labels.get(name) for name in names)
+
+
+def _number(value: Label | object) -> int:
+    return value if isinstance(value, int) else 0
