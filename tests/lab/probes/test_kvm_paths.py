@@ -92,6 +92,7 @@ def test_a_flood_is_counted_to_the_packet(testbed: Testbed, vm_path: InsideMeasu
 
 
 @pytest.mark.proves("kvm_irqs", "tables.lines.{wakeups,msi,at_once,accepted,vm}", "modes.summary")
+@pytest.mark.proves("kvm_irqs", "tables.wires.{vm,gsi,device,queue,direction,signals}")
 def test_interrupts_are_those_that_vhost_sent(testbed: Testbed, vm_path: InsideMeasurement) -> None:
     vm_path.begin()
     ping(testbed.hypervisor, testbed.guests[0], PINGS)
@@ -106,6 +107,13 @@ def test_interrupts_are_those_that_vhost_sent(testbed: Testbed, vm_path: InsideM
     for count in ("wakeups", "msi", "at_once", "accepted"):
         vm_path.assert_counted("kvm_irqs", sum(line.counts[count] for line in lines), signals)
     assert sum(line.counts["deferred"] for line in lines) == 0
+    wires = {row.labels["direction"]: row for row in vm_path.rows("kvm_irqs", "wires", vm=name)}
+    assert {row.labels["gsi"] for row in wires.values()} == {line.labels["gsi"] for line in lines}
+    for direction in ("rx", "tx"):
+        labels = wires[direction].labels
+        assert (labels["device"], labels["queue"]) == ("vnet0", 0)
+        (sent,) = vm_path.rows("vhost_queues", "queues", device="vnet0", direction=direction)
+        vm_path.assert_counted("kvm_irqs", wires[direction].counts["signals"], sent.counts["signals"])
 
 
 @pytest.mark.parametrize("options", [(), ("legacy-lines",)], ids=["messages", "IO-APIC"])

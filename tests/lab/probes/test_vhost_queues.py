@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from netconsole.findings.guest_ring import indices, interrupt
 from netconsole.telemetry import frames
 from netconsole.telemetry.histogram import add
 from tests.lab.collector import InsideMeasurement
@@ -212,11 +213,46 @@ def test_a_guest_that_does_not_react_is_told_from_one_that_polls(testbed: Testbe
         assert row.counts["signals"] == 1 and row.counts["suppressed"] > 0
         assert (row.gauges["unsignalled_buffers"] or 0) > 0
         assert (row.gauges["starving"], row.gauges["unanswered"]) == (1, 1)
+        assert [row.gauges[name] for name in ("avail_idx", "taken_idx", "used_idx")] == [OFFERED] * 3
+        assert (row.gauges["has_event"], row.gauges["used_event"]) == (1, 0)
+        assert "0 of" in indices(row.gauges) and f"behind 0, {OFFERED} before" in interrupt(row.gauges)
 
         peer.want_event(OFFERED)
         peer.offer(0)  # a kick: vhost looks, and finds that the index has moved
         vm_path.until(lambda: vhost(vm_path, "rx", DEVICE).gauges["unanswered"] == 0, "its reaction")
         assert vhost(vm_path, "rx", DEVICE).gauges["starving"] == 1
+        assert vhost(vm_path, "rx", DEVICE).gauges["used_event"] == OFFERED
+
+
+@pytest.mark.proves("vhost_queues", "events.run.{avail_idx,used_idx,device,direction}", "modes.details")
+@pytest.mark.proves("tun_queues", "events.packet.{source,target,in_ring,size,device}", "modes.details")
+def test_details_show_how_a_ring_ran_full_and_by_whose_packets(testbed: Testbed, vm_path: InsideMeasurement) -> None:
+    """Over time, from the first buffer to the last; the counts are those of the packets sent, as without."""
+    with Peer(testbed.hypervisor, "event-index") as peer:
+        peer.offer(OFFERED)
+        for probe in PROBES:
+            vm_path.set(probe, "details", events_per_s=1000)
+        vm_path.begin()
+        flood(testbed.hypervisor, FAR, FLOOD)
+        vm_path.settle()
+        for probe in PROBES:
+            vm_path.set(probe, "summary")
+        (ring,) = vm_path.rows("tun_queues", "queues", device=DEVICE)
+        row = vhost(vm_path, "rx", DEVICE)
+        assert ring.counts["packets"] == FLOOD
+        assert ring.counts["taken"] == row.counts["packets"] == peer.used() == OFFERED
+        assert ring.counts["ring_full"] == testbed.hypervisor.counter(DEVICE, "tx_dropped")
+    runs = [one.fields for one in vm_path.events if one.name == "run" and one.fields["device"] == DEVICE]
+    used = [one["used_idx"] for one in runs if one["direction"] == "rx"]
+    assert used == sorted(used, key=int_of) and used[-1] == OFFERED and {one["avail_idx"] for one in runs} == {OFFERED}
+    packets = [one.fields for one in vm_path.events if one.name == "packet" and one.fields["device"] == DEVICE]
+    assert len(packets) > 20 and {one["target"] for one in packets} == {FAR}
+    assert max(int_of(one["in_ring"]) for one in packets) >= 0.9 * int_of(packets[0]["size"])
+
+
+def int_of(value: object) -> int:
+    assert isinstance(value, int)
+    return value
 
 
 @pytest.mark.proves("tun_queues", "tables.queues.{tcp_gso,bytes,packets}")
