@@ -53,6 +53,9 @@ def vm(
     if snapshot is not None:
         from netconsole.snapshot.document import load
 
+        given = [*what.given(), *(["duration"] if duration != DEFAULT_DURATION else [])]
+        if given:
+            raise bad(f"--{given[0]}", "", "with --snapshot nothing is measured: leave out one of the two")
         taken = load(snapshot)
     else:
         from netconsole.run.stop import Interrupted

@@ -42,6 +42,23 @@ def test_a_word_that_is_nearly_right_is_told_the_right_one_once(
     assert capsys.readouterr().err == f"netconsole: {said}\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ("--host ssh://hv2", "host"),
+        ("web --probe softnet", "probe"),
+        ("--device eth0", "device"),
+        ("--duration 9s", "duration"),
+    ],
+)
+def test_what_a_saved_snapshot_would_ignore_is_refused(
+    options: str, refused: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["vm", "--snapshot", str(tmp_path / "none.json"), *options.split()]) == BAD_USAGE
+    said = f"netconsole: --{refused}: with --snapshot nothing is measured: leave out one of the two\n"
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason=f"{CANNOT}no bash")
 def test_bash_completes_commands_options_profiles_and_probes(tmp_path: Path) -> None:
     program = tmp_path / "netconsole"
