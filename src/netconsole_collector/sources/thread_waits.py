@@ -26,6 +26,8 @@ COUNTS = ("ran_ns", "waited_ns", "runs")
 _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG|HVF)$")
 _OF_SWITCH = re.compile(r"(handler|revalidator)(\d+)")
 NAMELESS = "thread without a name"
+IO_THREAD = "I/O thread "
+"""Before the id of an I/O thread, which people choose."""
 _UNNAMED = ("qemu-", "kvm")
 """How a thread of QEMU is called that was given no name: as its program."""
 _PMD = "pmd"
@@ -33,6 +35,8 @@ _WORKER = re.compile(r"vhost-(\d+)")
 PROCESSOR = 39 - 3
 """Of the fields of /proc/PID/stat, by its number in proc(5), counted from the third (after the process name)."""
 _NO_BOOKS = "this kernel does not count how long threads wait for a CPU (CONFIG_SCHED_INFO)"
+_CLOSED = "this kernel does not say how long threads wait for a CPU: sysctl kernel.task_delayacct=1 lets it"
+"""Without CONFIG_SCHEDSTATS it writes zeros while delay accounting is off (sched_info_on, kernel/sched/stats.h)."""
 
 
 class _Thread:
@@ -71,11 +75,12 @@ class ThreadWaits(KernelSource):
             self._look_in = LOOK_EVERY
             self._look()
         readings = [self._reading(one, reading.interval_ns, is_looking) for one in list(self._threads.values())]
-        rows, full, omitted = self._rows.rows(one for one in readings if one is not None)
-        if not self._threads and self._said_empty:
-            why = _NO_BOOKS if self._machines else "neither QEMU nor Open vSwitch runs here"
-            raise SourceError(why, state="unsupported")
-        self._said_empty = full and not self._threads
+        known = [one for one in readings if one is not None]
+        rows, full, omitted = self._rows.rows(known)
+        if not known and self._said_empty:
+            why = _CLOSED if self._threads else _NO_BOOKS
+            raise SourceError(why if self._machines else "neither QEMU nor Open vSwitch runs here", state="unsupported")
+        self._said_empty = full and not known
         return [reading.table("thread_waits", "threads", (rows, full, omitted))]
 
     def _found(self) -> bool:
@@ -129,6 +134,8 @@ class ThreadWaits(KernelSource):
             self._threads.pop(str(thread.labels["tid"]), None)
             return None
         ran, waited, runs = map(int, fields)
+        if not runs:
+            return None  # it was read, so it has run: the books are closed, or it is only just made
         now = waited - thread.waited if 0 <= thread.waited <= waited else 0
         thread.waited = waited
         share = min(100.0, 100.0 * now / interval_ns) if interval_ns > 0 else 0.0
@@ -152,7 +159,7 @@ def role_of(comm: str, is_main: bool) -> str:
     if _WORKER.match(comm):
         return "vhost worker"
     if comm.startswith("IO "):
-        return "I/O thread {}".format(comm[3:])
+        return IO_THREAD + comm[3:]
     if is_main:
         return "main thread"
     return NAMELESS if comm.startswith(_UNNAMED) else "thread {}".format(comm)

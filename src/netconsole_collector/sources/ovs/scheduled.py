@@ -57,7 +57,8 @@ class ThreadSchedule:
             return None
         switches = {name: int(count) for name, count in _SWITCHES.findall(self._text(tid, "status"))}
         books = self._text(tid, "schedstat").split()[:2]
-        ran, waited = [int(one) for one in books] if len(books) == 2 and all(map(str.isdigit, books)) else (None, None)
+        is_known = len(books) == 2 and all(map(str.isdigit, books)) and books[0] != "0"  # 0: nothing is counted
+        ran, waited = [int(one) for one in books] if is_known else (None, None)
         if not switches:
             self._look_in = 0  # it has ended
             return None

@@ -31,7 +31,7 @@ class Process:
         task = self.path / "task" / str(tid)
         task.mkdir(parents=True, exist_ok=True)
         (task / "comm").write_text(comm + "\n")
-        (task / "schedstat").write_text(f"{ran} {waited} {ran // 1000}\n")
+        (task / "schedstat").write_text(f"{ran} {waited} {ran // 1000 + 1}\n")
         (task / "stat").write_text(f"{tid} ({comm}) S {' '.join(['0'] * 35)} {cpu} 0\n")
 
 
@@ -123,6 +123,23 @@ def test_a_kernel_without_these_books_is_said(source: ThreadWaits, tmp_path: Pat
     with pytest.raises(SourceError, match="CONFIG_SCHED_INFO") as said:
         rows(source)
     assert said.value.state == "unsupported"
+
+
+def test_books_that_are_closed_are_said_and_are_no_zeros(source: ThreadWaits, tmp_path: Path) -> None:
+    """A kernel without CONFIG_SCHEDSTATS writes 0 0 0 while kernel.task_delayacct is 0; the rows come when it is 1."""
+    machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    (machine.path / "task/500/schedstat").write_text("0 0 0\n")
+    assert not rows(source)
+    for _ in range(2 * LOOK_EVERY):
+        with pytest.raises(SourceError, match=r"sysctl kernel\.task_delayacct=1") as said:
+            rows(source)
+        assert said.value.state == "unsupported"
+    machine.thread(500, "qemu-system-x86", ran=5)
+    assert set(rows(source)) == {("web", "main thread")}
+    machine.thread(501, "CPU 0/KVM", ran=5)
+    (machine.path / "task/501/schedstat").write_text("0 0 0\n")  # only just made
+    for _ in range(LOOK_EVERY):
+        assert ("web", "vCPU 0") not in rows(source)
 
 
 def test_a_number_that_is_used_again_is_another_process(source: ThreadWaits, tmp_path: Path) -> None:

@@ -279,6 +279,15 @@ def test_the_books_of_the_scheduler(source: OvsPmd, host: PmdHost) -> None:
     assert row.gauges["waits_pct"] == 35.0
 
 
+def test_books_that_are_closed_are_no_zeros(source: OvsPmd, host: PmdHost) -> None:
+    """Zeros are what a kernel without CONFIG_SCHEDSTATS writes while kernel.task_delayacct is 0."""
+    for _ in range(2):
+        host.books = [0, 0, host.books[2] + 1, 27]
+        row = thread(read(source))
+    assert {"cpu_ns", "waited_ns"}.isdisjoint(row.counts) and row.gauges["waits_pct"] is None
+    assert row.counts["voluntary"].delta == 1
+
+
 def test_of_few_packets_no_ratio_is_told(source: OvsPmd, host: PmdHost) -> None:
     read(source)
     few = {name: count * (pmd_threads.LEAST_PACKETS - 1) // COUNTED["packets"] for name, count in COUNTED.items()}
