@@ -23,6 +23,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import BY_NAME
 from netconsole.snapshot.document import Snapshot
 from netconsole_collector.names.netns_labels import is_namespace_inode
+from netconsole_collector.sources.thread_waits import IO_THREAD
 
 _DIGITS = 8
 _MAX_NAMES = 20_000
@@ -268,12 +269,15 @@ class Redactor:
             value = row.get(label)
             if isinstance(value, str):
                 self._learn_process(value)
+        if isinstance(role := row.get("role"), str):
+            self._learn_role(role)
 
     def _learn_answer(self, answer: Mapping[str, Any]) -> None:
         if isinstance(process := answer.get("process"), str):
             self._learn_process(process)
         if isinstance(machine := answer.get("rival_vm"), str):
             self._learn_vm(machine)
+            self._learn_role(str(answer.get("rival")).removesuffix(f" of {machine}"))
         if isinstance(group := answer.get("group"), str) and len(group) > 1:  # it may have the name of a VM, escaped
             self._add("group", (group,))
         for name in _ANSWERED_DEVICES:
@@ -299,6 +303,11 @@ class Redactor:
         named = _PROCESS.match(value)
         name = named[1] if named else value
         if not _KERNEL_THREADS.fullmatch(name):
+            self._add("process", (name,))
+
+    def _learn_role(self, role: str) -> None:
+        """An I/O thread of QEMU has the id that its configuration gives it."""
+        if role.startswith(IO_THREAD) and (name := role[len(IO_THREAD) :]):
             self._add("process", (name,))
 
     def _add(self, kind: str, names: Iterable[str]) -> None:

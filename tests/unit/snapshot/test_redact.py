@@ -352,6 +352,26 @@ def test_a_control_group_is_not_left_with_the_escaped_name_of_a_vm() -> None:
     assert "acme" not in redacted and "cat /sys/fs/cgroup'group-" in redacted
 
 
+def test_the_id_of_an_io_thread_is_a_name() -> None:
+    """People choose it: in a row, in a place, in a sentence, and where it is the rival. What others do is no name."""
+    document = made_up.document(1, samples=3, drops_per_s=2)
+    rows = [{"vm": "web", "role": f"{role}", "tid": 7} for role in ("I/O thread acme-7", "vCPU 3", "I/O thread ")]
+    document["probes"]["thread_waits"] = {"status": "attached", "tables": {"threads": rows}}
+    document["incidents"] = [
+        {
+            "level": "!",
+            "cause": "cpu-wait",
+            "what": "web: I/O thread acme-8 of db takes 49 % of CPU 1: its I/O thread acme-7 waits",
+            "where": {"vm": "web", "role": "I/O thread acme-7"},
+            "answer": {"rival": "I/O thread acme-8 of db", "process": None, "rival_vm": "db"},
+        }
+    ]
+    redacted = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))
+    assert b"acme" not in encode(redacted)
+    told = [str(row["role"]) for row in redacted.probes["thread_waits"].tables["threads"]]
+    assert told[0].startswith("I/O thread process-") and told[1:] == ["vCPU 3", "I/O thread "]
+
+
 def test_nothing_that_a_host_answered_about_a_cause_is_left() -> None:
     rule = 'iifname "uplink0" ip saddr 198.51.100.0/24 drop comment "ACME\'s office"'
     said = f"eth0: nftables: {rule} (table acme-shop, chain in): 300 UDP packets/s refused"
