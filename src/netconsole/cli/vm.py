@@ -65,7 +65,7 @@ def vm(
         except Interrupted as error:
             return fail(f"interrupted, nothing written: {error}", INTERRUPTED)
     from netconsole.report.of_vm import page
-    from netconsole.snapshot.caps import machines
+    from netconsole.snapshot.machine_figures import machines
 
     known = machines(taken)
     if name is not None and name not in known:

@@ -12,15 +12,16 @@ from netconsole.base import figure
 from netconsole.findings import guest_ring
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.formats import rendered
-from netconsole.snapshot.caps import Cap, MachineFigures, SnapshotRow, bits_per_s, caps, machines, role, verdict
+from netconsole.snapshot.caps import WAITS_PCT, Cap, caps, verdict
 from netconsole.snapshot.document import Snapshot, number, seconds
+from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow, bits_per_s, machines, role
 from netconsole.telemetry.example import flow_text
 from netconsole_collector.names.fact_keys import key as fact_key
 
 SCHEMA = "netconsole.vm/1"
 MAX_ROWS, MAX_VMS = 40, 200
-MAX_SHARED, WAITS_PCT = 4, 10.0
-"""Threads that a line of a CPU names; the share of the time from which a wait is marked, as of thread_waits."""
+MAX_SHARED = 4
+"""Threads that a line of a CPU names."""
 _WORDS: Mapping[str, str] = {"caps": "!!", "free": "ok", "unknown": "?"}
 _WAYS: Mapping[str, str] = {"rx": "to the guest", "tx": "from the guest"}
 
@@ -199,6 +200,7 @@ def _links(one: MachineFigures) -> Iterator[ReportBlock]:
 
 def _facts(one: MachineFigures) -> Iterator[ReportBlock]:
     wanted = [fact_key("vm", one.name, ""), *(fact_key("ovs", "interface", port, "") for port in one.ports)]
+    wanted += [fact_key(area, tap, "") for tap in one.taps for area in ("nic", "tc")]
     rows = [
         [name, str(fact.value)]
         for name, fact in one.snapshot.facts.items()

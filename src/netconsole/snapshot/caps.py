@@ -1,32 +1,29 @@
 """What caps a virtual machine: each thing that may hold it back, and the figure that proves or excludes it.
 
-All of it is judged from a snapshot, so that the console, ``netconsole vm`` and a saved file say the same. A machine is
-known by the name that QEMU was given. Its devices are the taps of its process, and the vhost-user ports whose socket
-is one of its own (facts ``vm/…``, ``ovs/interface/…``).
+All of it is judged from a snapshot, so that the console, ``netconsole vm`` and a saved file say the same.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from netconsole.base import figure
-from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
+from netconsole.snapshot.document import IncidentData, number
+from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow, bits_per_s, role
 from netconsole_collector.names.fact_keys import key as fact_key
-from netconsole_collector.names.fact_keys import parts as fact_parts
 
 CapState: TypeAlias = Literal["caps", "free", "unknown"]
-SnapshotRow: TypeAlias = Mapping[str, SnapshotValue]
 
 FULL_PCT = 90.0
 """A thread, or a limit, that is used so far has nothing left: figures are means of the whole measurement."""
 BUSY_PCT = 95.0
 ONE_QUEUE_PCT = 90.0
 WAITS_PCT = 5.0
-"""As of the finding of thread_waits: for a snapshot in which nobody looked for incidents."""
+"""Of the time, as of the finding of thread_waits: where nobody looked for incidents, and for the line of a CPU."""
 SOME_LOST_PER_S = 1.0
 MANY_PER_S = 1000.0
 """Packets. With fewer nobody can say how they spread over queues."""
@@ -37,6 +34,10 @@ _TOLD = ("cpu-wait", "tap-ring-full")
 """Causes of incidents that a check of their own tells."""
 _LIMIT = re.compile(r"([0-9]{1,18}) ([1-9][0-9]{0,17})")
 """Microseconds of CPU time, and in how many of them, as in cpu.max."""
+_POLICE = re.compile(r"(\w{1,32}) protocol=\S+.* actions=(?:\w+,)*police(?:,\w+)*(?: rate=([0-9]{1,18}))?")
+"""A filter of tc as facts have it: kind, and the rate in bytes per second."""
+_OF_ALL = ("matchall", "basic")
+"""Filters that take every packet, as they are used for policing."""
 _NO_TAP = "it has no tap on this host"
 _BEYOND = "look at who sends the load (one thread for many connections?), at its peer, and beyond this host"
 
@@ -48,92 +49,6 @@ class Cap:
     state: CapState
     name: str
     text: str
-
-
-class MachineFigures:
-    """What a snapshot has of one machine."""
-
-    def __init__(self, snapshot: Snapshot, name: str) -> None:
-        self.snapshot, self.name = snapshot, name
-        facts = snapshot.facts
-        nets = fact_key("vm", name, "net", "")
-        own = {key: facts[key].value for key in facts if key.startswith(nets)}
-        self._threads = sorted(
-            self._of_vm("thread_waits", "threads"), key=lambda row: -(number(row.get("ran_ns")) or 0.0)
-        )
-        self.taps = sorted({str(value) for key, value in own.items() if key.endswith("/tap")})
-        self.taps += sorted(
-            {
-                str(row["device"])
-                for probe in ("tun_queues", "vhost_queues")
-                for row in self._of_vm(probe, "queues")
-                if row.get("device")
-            }
-            - set(self.taps)
-        )
-        sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
-        self.ports = self.taps + [
-            fact_parts(key)[2]
-            for key, fact in facts.items()
-            if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and str(fact.value) in sockets
-        ]
-
-    def _of_vm(self, probe: str, table: str) -> Iterator[SnapshotRow]:
-        return (row for row in self.rows(probe, table) if row.get("vm") == self.name)
-
-    def rows(self, probe: str, table: str) -> Sequence[SnapshotRow]:
-        """All rows of a table of the snapshot."""
-        return self.snapshot.probes[probe].tables.get(table, []) if self.has(probe) else []
-
-    def processes(self) -> list[SnapshotRow]:
-        """Its QEMU process; several where they have one name."""
-        return list(self._of_vm("vm_states", "machines"))
-
-    def threads(self) -> list[SnapshotRow]:
-        """Its threads, the one that ran most first."""
-        return self._threads
-
-    def queues(self, probe: str) -> list[SnapshotRow]:
-        """Rows of the queues of its taps."""
-        return [
-            row for row in self.rows(probe, "queues") if row.get("vm") == self.name or row.get("device") in self.taps
-        ]
-
-    def links(self) -> list[SnapshotRow]:
-        """Its taps as interfaces."""
-        return [row for row in self.rows("link_rates", "links") if row.get("device") in self.taps]
-
-    def per_s(self, probe: str, row: SnapshotRow, column: str) -> float:
-        """The rate of a count of a row; 0 where it has none."""
-        return (number(row.get(column)) or 0.0) / max(seconds(self.snapshot, probe), 1e-9)
-
-    def has(self, probe: str) -> bool:
-        """Whether a probe has measured, for any time at all."""
-        data = self.snapshot.probes.get(probe)
-        return data is not None and data.has_measured and seconds(self.snapshot, probe) > 0
-
-    def incidents(self) -> list[IncidentData]:
-        """What goes wrong with it, the worst first."""
-        return [one for one in self.snapshot.incidents or () if self._is_of(one)]
-
-    def _is_of(self, one: IncidentData) -> bool:
-        places = [one.where, *(proof.labels for proof in one.evidence)]
-        return any(at.get("vm") == self.name or at.get("device") in self.taps for at in places)
-
-    def fact(self, name: str) -> SnapshotValue:
-        """The value of a fact; None where it is not known."""
-        fact = self.snapshot.facts.get(name)
-        return fact.value if fact is not None and not isinstance(fact.value, list) else None
-
-
-def machines(snapshot: Snapshot) -> list[str]:
-    """The names of all machines that a snapshot knows."""
-    found: set[str] = set()
-    for probe, table in (("vm_states", "machines"), ("thread_waits", "threads"), ("tun_queues", "queues")):
-        data = snapshot.probes.get(probe)
-        found |= {str(row["vm"]) for row in (data.tables.get(table, []) if data is not None else []) if row.get("vm")}
-    # Facts know a machine without a name as "unnamed": they are compared with those of another day.
-    return sorted(found or {fact_parts(key)[1] for key in snapshot.facts if key.startswith("vm/")})
 
 
 def caps(one: MachineFigures) -> list[Cap]:
@@ -265,17 +180,73 @@ def _policer(one: MachineFigures) -> Cap:
     ]
     if not found:
         return Cap("free", name, "Open vSwitch polices no port of it")
-    judged = [_policed(one, name, port, 1000 * rate) for port, rate in found]
+    links = {port: f"Open vSwitch polices {port} to {bits_per_s(1000 * rate)}" for port, rate in found}
+    return _worst([_policed(one, name, port, 1000 * rate, links[port], "rx") for port, rate in found])
+
+
+def _policed(one: MachineFigures, name: str, port: str, limit: float, said: str, to: str) -> Cap:
+    """``to``: rx for what it sends, tx for what it receives, as the host counts."""
+    links = [row for row in one.links() if row.get("device") == port]
+    does = "sends" if to == "rx" else "receives"
+    if not links:
+        return Cap("unknown", name, f"{said}; what it {does} is not known")
+    moved = sum(8 * one.per_s("link_rates", row, f"{to}_bytes") for row in links)
+    return Cap("caps" if moved >= 0.8 * limit else "free", name, f"{said}; it {does} {bits_per_s(moved)}")
+
+
+def _worst(judged: Sequence[Cap]) -> Cap:
     return min(judged, key=lambda cap: ("caps", "unknown", "free").index(cap.state))
 
 
-def _policed(one: MachineFigures, name: str, port: str, limit: float) -> Cap:
-    said = f"Open vSwitch polices {port} to {bits_per_s(limit)}"
-    links = [row for row in one.links() if row.get("device") == port]
-    if not links:
-        return Cap("unknown", name, f"{said}; what it sends is not known")
-    sent = sum(8 * one.per_s("link_rates", row, "rx_bytes") for row in links)
-    return Cap("caps" if sent >= 0.8 * limit else "free", name, f"{said}; it sends {bits_per_s(sent)}")
+def _tc_policer(one: MachineFigures) -> Cap:
+    name = "a policer of tc"
+    if not one.taps:
+        return Cap("free", name, f"{name}: {_NO_TAP}")
+    unread = [tap for tap in one.taps if not one.named("tc", tap, "qdisc")]
+    if unread:
+        return Cap("unknown", name, f"the filters of {unread[0]} could not be read")
+    judged = []
+    for tap in one.taps:
+        by_ovs = number(one.fact(fact_key("ovs", "interface", tap, "ingress_policing_rate")))
+        for way, to in (("ingress", "rx"), ("egress", "tx")):
+            for text in one.named("tc", tap, "filter", way) if way == "egress" or not by_ovs else ():
+                if (police := _POLICE.fullmatch(text)) is not None:
+                    judged.append(_tc_policed(one, name, tap, to, police))
+    return _worst(judged) if judged else Cap("free", name, "tc polices no tap of it")
+
+
+def _tc_policed(one: MachineFigures, name: str, tap: str, to: str, police: re.Match[str]) -> Cap:
+    what = f"tc polices what {tap} {'sends' if to == 'rx' else 'receives'}"
+    if police[2] is None:
+        return Cap("unknown", name, f"{what}; to which rate is not known")
+    limit = 8.0 * int(police[2])
+    told = _policed(one, name, tap, limit, f"{what} to {bits_per_s(limit)}", to)
+    if told.state == "caps" and police[1] not in _OF_ALL:
+        return Cap("unknown", name, f"{told.text}; how much of that passes the policer's filter is not known")
+    return told
+
+
+def _meter(one: MachineFigures) -> Cap:
+    name = "a meter of Open vSwitch"
+    dropped = [row for row in one.rows("ovs_drops", "drops") if row.get("reason") == "OVS_DROP_METER"]
+    lost = {
+        port: sum(one.per_s("ovs_drops", row, "count") for row in dropped if row.get("port") == port)
+        for port in one.ports
+    }
+    port = max(lost, key=lambda one: lost[one], default="")
+    if lost.get(port, 0.0) >= SOME_LOST_PER_S:
+        return Cap("caps", name, f"a meter of Open vSwitch sheds {figure.rate(lost[port], 'packets')} that {port} sent")
+    by_pmd = sum(
+        one.per_s("ovs_pmd", row, "count")
+        for row in one.rows("ovs_pmd", "trouble")
+        if row.get("counter") == "datapath_drop_meter"
+    )
+    if by_pmd >= SOME_LOST_PER_S and one.ports:
+        text = f"meters of Open vSwitch shed {figure.rate(by_pmd, 'packets')}; of which ports is not known"
+        return Cap("unknown", name, text)
+    if one.ports and not (_is_settled(one, "ovs_drops") or one.has("ovs_pmd")):
+        return Cap("unknown", name, _lacks(one, "ovs_drops"))
+    return Cap("free", name, "no meter of Open vSwitch sheds what it sends")
 
 
 def _ring(one: MachineFigures) -> Cap:
@@ -354,7 +325,8 @@ def _else(one: MachineFigures) -> Cap:
 
 
 _CHECKS: Sequence[Callable[[MachineFigures], Cap]] = (
-    _runs, _waits, _limit, _pmd, _worker, _shaper, _policer, _vcpus, _ring, _one_queue, _offload, _else,
+    _runs, _waits, _limit, _pmd, _worker, _shaper, _policer, _tc_policer, _meter, _vcpus, _ring,
+    _one_queue, _offload, _else,
 )  # fmt: skip
 
 
@@ -380,13 +352,3 @@ def _is_settled(one: MachineFigures, probe: str) -> bool:
     """Whether a probe has measured, or there is nothing here that it could measure."""
     data = one.snapshot.probes.get(probe)
     return one.has(probe) or (data is not None and data.status == "unsupported")
-
-
-def role(row: SnapshotRow) -> str:
-    """What a thread does."""
-    return str(row.get("role") or "thread")
-
-
-def bits_per_s(per_s: float) -> str:
-    """As 112Mbit/s."""
-    return f"{figure.number(per_s)}bit/s"

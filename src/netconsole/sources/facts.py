@@ -79,6 +79,7 @@ _ATTRIBUTE_NUMBER = 0x3FFF
 _NOT_OPTIONS = re.compile(r"STATS|_(RTAB|PTAB|CTAB|STAB|PAD)$|DIRECT_QLEN")
 _NOT_PARAMETERS = re.compile(r"reserved|cell_|linklayer|^__")
 _MAX_OPTION_TEXT = 1024
+_MAX_RATE = (1 << 32) - 1
 _DEPTH = 4
 
 
@@ -126,12 +127,23 @@ def _filters(device: str, parent: int, messages: Sequence[str]) -> dict[str, Fac
         text += f" classid={handle(target)}" if isinstance(target, int) else ""
         named = [_within(action, "_KIND") for _, action in (actions or {}).get("attrs", ())]
         text += f" actions={','.join(map(str, named))}" if named else ""
+        rates = [rate for _, action in (actions or {}).get("attrs", ()) if (rate := _police_rate(action))]
+        text += f" rate={min(rates)}" if rates else ""
         where = key("tc", device, "filter", handle(parent), preference, f"{entry['handle']:x}")
         found[where] = FactData(text, source, volatile=kind == _OFFLOADED)
     if len(messages) > MAX_FILTERS:
         why = f"only the first {MAX_FILTERS} are listed"
         found[key("tc", device, "filter", handle(parent))] = FactData(None, source, why)
     return found
+
+
+def _police_rate(action: Any) -> int:
+    """Of a policer, in bytes per second; 0 of another action, and above 34 Gbit/s, which this attribute cannot say."""
+    if _within(action, "_KIND") != "police":
+        return 0
+    limits = _within(_within(action, "_OPTIONS") or {}, "_TBF")
+    rate = limits["rate"] if limits is not None else 0
+    return rate if 0 < rate < _MAX_RATE else 0
 
 
 def _decoded(kind: int, messages: Sequence[str]) -> list[Any]:

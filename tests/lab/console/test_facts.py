@@ -70,7 +70,7 @@ def test_what_was_configured_is_what_they_say(configured: Testbed) -> None:
         "nic/facts1/master": "bond9",
         f"tc/{DEVICE}/class/1:7": "htb rate=1250000 ceil=1250000",
         f"tc/{DEVICE}/filter/1:0/3/80000800": "u32 protocol=ip classid=1:7",
-        f"tc/{DEVICE}/filter/ingress/5/1": "matchall protocol=all actions=police",
+        f"tc/{DEVICE}/filter/ingress/5/1": "matchall protocol=all actions=police rate=625000",
         f"{vm}/vhost/0/cpus": "1",
         f"{vm}/vhost/0/scheduling": "fifo priority 5",
         f"{vm}/net/0/tap": guest.card.tap,

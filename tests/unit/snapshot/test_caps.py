@@ -9,14 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from netconsole.probes import catalogue
 from netconsole.report.blocks import TextTable
 from netconsole.report.of_vm import of_cpus, of_vm, page
 from netconsole.report.to_text import to_text
-from netconsole.snapshot.caps import MachineFigures, caps, machines, verdict
+from netconsole.snapshot.caps import WAITS_PCT, caps, verdict
 from netconsole.snapshot.document import SCHEMA, Snapshot
+from netconsole.snapshot.machine_figures import MachineFigures, machines
 from netconsole_collector.names.fact_keys import key
 
 SECONDS = 10.0
+ALL = "matchall protocol=all actions=police"
+SOME = "flower protocol=ip actions=police"
 CORE = int(SECONDS * 1e9)
 FREE: dict[str, Any] = {
     "schema": SCHEMA,
@@ -62,11 +66,13 @@ FREE: dict[str, Any] = {
             },
         },
         "ovs_pmd": {"status": "unsupported"},
+        "ovs_drops": {"status": "unsupported"},
     },
     "incidents": [],
     "facts": {
         "vm/web/net/0/tap": {"value": "vnet7"},
         "vm/web/cpu_max": {"value": "max"},
+        "tc/vnet7/qdisc/root": {"value": "fq_codel"},
         "nic/vnet7/offload/tx-tcp-segmentation": {"value": "on"},
     },
 }  # fmt: skip
@@ -252,6 +258,15 @@ def test_each_cpu_has_a_line_with_who_shares_it() -> None:
     assert [row[0] for row in list(of_cpus(snapshot()))[1].rows] == ["ok", "ok", "!!"]  # type: ignore[union-attr]
 
 
+def test_a_wait_is_marked_from_where_the_finding_says_it() -> None:
+    """One limit: that of what lasts."""
+    over = {one.over / 1e7 for one in catalogue.shipped("thread_waits").findings if one.value == "waited_ns"}
+    assert over == {WAITS_PCT}
+    for waited, mark in ((CORE * WAITS_PCT / 100, "!!"), (CORE * WAITS_PCT / 100 - 1, "ok")):
+        taken = snapshot(lambda d, ns=waited: table(d, "thread_waits", "threads")[0].update(waited_ns=ns))  # type: ignore[misc]
+        assert list(of_cpus(taken))[1].rows[0][:2] == [mark, "1"]  # type: ignore[union-attr]
+
+
 def of_two(document: dict[str, Any]) -> None:
     """Another QEMU process has the same name; the limit is of one of them."""
     machines_of = table(document, "vm_states", "machines")
@@ -310,6 +325,76 @@ def test_each_policed_port_is_judged_and_one_without_a_rate_is_not_excluded() ->
     )
     assert low.state == "caps" and low.text == "Open vSwitch polices vnet7 to 120Mbit/s; it sends 112Mbit/s"
     assert high.state == "unknown" and high.text.endswith("what it sends is not known")
+
+
+@pytest.mark.parametrize(
+    ("way", "text", "state", "said"),
+    [
+        ("ingress", ALL + " rate=15000000", "caps", "sends to 120Mbit/s; it sends 112Mbit/s"),
+        ("egress", "basic protocol=all actions=gact,police rate=15000000", "caps", "receives to 120Mbit/s; it receiv"),
+        ("ingress", ALL + " rate=150000000", "free", "sends to 1.20Gbit/s; it sends 112Mbit/s"),
+        ("ingress", SOME + " rate=15000000", "unknown", "passes the policer's filter is not known"),
+        ("ingress", "flower protocol=ip classid=1:7 actions=police rate=150000000", "free", "it sends 112Mbit/s"),
+        ("ingress", ALL, "unknown", "to which rate is not known"),
+        ("ingress", "matchall protocol=all actions=mirred", "free", "tc polices no tap of it"),
+        ("1:0", "u32 protocol=ip actions=police rate=1", "free", "tc polices no tap of it"),
+    ],
+)  # fmt: skip
+def test_a_policer_of_tc_is_judged_by_the_way_that_it_polices(way: str, text: str, state: str, said: str) -> None:
+    fact = {f"tc/vnet7/filter/{way}/5/1": {"value": text}}
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(lambda d: d["facts"].update(fact)), "web"))}
+    cap = found["a policer of tc"]
+    assert cap.state == state and said in cap.text, cap
+
+
+def test_what_open_vswitch_polices_by_tc_is_told_once_and_filters_that_are_not_known_exclude_nothing() -> None:
+    both = {
+        "tc/vnet7/filter/ingress/49/1": {"value": ALL + " rate=15000000"},
+        "ovs/interface/vnet7/ingress_policing_rate": {"value": 120_000},
+    }
+    found = [
+        cap.name
+        for cap in caps(MachineFigures(snapshot(lambda d: d["facts"].update(both)), "web"))
+        if cap.state == "caps"
+    ]
+    assert found == ["a policer of Open vSwitch"]
+    unread = snapshot(lambda d: d["facts"].pop("tc/vnet7/qdisc/root"))
+    (cap,) = [cap for cap in caps(MachineFigures(unread, "web")) if cap.state == "unknown"]
+    assert cap.text == "the filters of vnet7 could not be read"
+
+
+@pytest.mark.parametrize(
+    ("rows", "trouble", "state", "said"),
+    [
+        (
+            [("vnet7", "OVS_DROP_METER", 20), ("vnet7", "OVS_DROP_METER", 30)],
+            0,
+            "caps",
+            "sheds 5 packets/s that vnet7 sent",
+        ),
+        ([("vnet7", "OVS_DROP_METER", 9), ("vnet8", "OVS_DROP_METER", 9000)], 0, "free", "no meter"),
+        ([("vnet7", "OVS_DROP_EXPLICIT", 9000)], 0, "free", "no meter"),
+        ([], 500, "unknown", "shed 50 packets/s; of which ports is not known"),
+        (None, 0, "unknown", "ovs_drops has not measured"),
+    ],
+)
+def test_a_meter_is_told_of_the_port_whose_packets_it_sheds(
+    rows: list[tuple[str, str, int]] | None, trouble: int, state: str, said: str
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        probes = document["probes"]
+        counted = [{"counter": "datapath_drop_meter", "count": trouble}, {"counter": "other", "count": 9000}]
+        if rows is not None:
+            drops = [{"port": port, "reason": reason, "count": count} for port, reason, count in rows]
+            probes["ovs_drops"] = {"status": "attached", "tables": {"drops": drops}}
+        else:
+            del probes["ovs_drops"]
+        if trouble:
+            probes["ovs_pmd"] = {"status": "attached", "tables": {"trouble": counted}}
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}
+    cap = found["a meter of Open vSwitch"]
+    assert cap.state == state and said in cap.text, cap
 
 
 def test_offload_is_not_excluded_where_rates_are_not_known() -> None:
@@ -393,6 +478,7 @@ def test_facts_of_others_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -
         made += 1
         return key(*parts)
 
-    monkeypatch.setattr("netconsole.snapshot.caps.fact_key", counted)
+    for module in ("caps", "machine_figures"):
+        monkeypatch.setattr(f"netconsole.snapshot.{module}.fact_key", counted)
     taken = snapshot(lambda d: d["facts"].update({f"vm/other/x{number}": {"value": 1} for number in range(1000)}))
     assert verdict(caps(MachineFigures(taken, "web"))).state == "free" and made < 10

@@ -1,0 +1,118 @@
+"""What a snapshot has of one virtual machine: its threads, queues and links, and what is known of its configuration.
+
+A machine is known by the name that QEMU was given. Its devices are the taps of its process, and the vhost-user ports
+whose socket is one of its own (facts ``vm/…``, ``ovs/interface/…``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from netconsole.base import figure
+from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
+from netconsole_collector.names.fact_keys import key as fact_key
+from netconsole_collector.names.fact_keys import parts as fact_parts
+
+SnapshotRow: TypeAlias = Mapping[str, SnapshotValue]
+
+
+class MachineFigures:
+    """What a snapshot has of one machine."""
+
+    def __init__(self, snapshot: Snapshot, name: str) -> None:
+        self.snapshot, self.name = snapshot, name
+        facts = snapshot.facts
+        nets = fact_key("vm", name, "net", "")
+        own = {key: facts[key].value for key in facts if key.startswith(nets)}
+        self._threads = sorted(
+            self._of_vm("thread_waits", "threads"), key=lambda row: -(number(row.get("ran_ns")) or 0.0)
+        )
+        self.taps = sorted({str(value) for key, value in own.items() if key.endswith("/tap")})
+        self.taps += sorted(
+            {
+                str(row["device"])
+                for probe in ("tun_queues", "vhost_queues")
+                for row in self._of_vm(probe, "queues")
+                if row.get("device")
+            }
+            - set(self.taps)
+        )
+        sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
+        self.ports = self.taps + [
+            fact_parts(key)[2]
+            for key, fact in facts.items()
+            if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and str(fact.value) in sockets
+        ]
+
+    def _of_vm(self, probe: str, table: str) -> Iterator[SnapshotRow]:
+        return (row for row in self.rows(probe, table) if row.get("vm") == self.name)
+
+    def rows(self, probe: str, table: str) -> Sequence[SnapshotRow]:
+        """All rows of a table of the snapshot."""
+        return self.snapshot.probes[probe].tables.get(table, []) if self.has(probe) else []
+
+    def processes(self) -> list[SnapshotRow]:
+        """Its QEMU process; several where they have one name."""
+        return list(self._of_vm("vm_states", "machines"))
+
+    def threads(self) -> list[SnapshotRow]:
+        """Its threads, the one that ran most first."""
+        return self._threads
+
+    def queues(self, probe: str) -> list[SnapshotRow]:
+        """Rows of the queues of its taps."""
+        return [
+            row for row in self.rows(probe, "queues") if row.get("vm") == self.name or row.get("device") in self.taps
+        ]
+
+    def links(self) -> list[SnapshotRow]:
+        """Its taps as interfaces."""
+        return [row for row in self.rows("link_rates", "links") if row.get("device") in self.taps]
+
+    def per_s(self, probe: str, row: SnapshotRow, column: str) -> float:
+        """The rate of a count of a row; 0 where it has none."""
+        return (number(row.get(column)) or 0.0) / max(seconds(self.snapshot, probe), 1e-9)
+
+    def has(self, probe: str) -> bool:
+        """Whether a probe has measured, for any time at all."""
+        data = self.snapshot.probes.get(probe)
+        return data is not None and data.has_measured and seconds(self.snapshot, probe) > 0
+
+    def incidents(self) -> list[IncidentData]:
+        """What goes wrong with it, the worst first."""
+        return [one for one in self.snapshot.incidents or () if self._is_of(one)]
+
+    def _is_of(self, one: IncidentData) -> bool:
+        places = [one.where, *(proof.labels for proof in one.evidence)]
+        return any(at.get("vm") == self.name or at.get("device") in self.taps for at in places)
+
+    def named(self, *parts: str) -> list[str]:
+        """The values of all facts whose keys begin so, as text."""
+        prefix = fact_key(*parts, "")
+        return [str(fact.value) for name, fact in self.snapshot.facts.items() if name.startswith(prefix)]
+
+    def fact(self, name: str) -> SnapshotValue:
+        """The value of a fact; None where it is not known."""
+        fact = self.snapshot.facts.get(name)
+        return fact.value if fact is not None and not isinstance(fact.value, list) else None
+
+
+def machines(snapshot: Snapshot) -> list[str]:
+    """The names of all machines that a snapshot knows."""
+    found: set[str] = set()
+    for probe, table in (("vm_states", "machines"), ("thread_waits", "threads"), ("tun_queues", "queues")):
+        data = snapshot.probes.get(probe)
+        found |= {str(row["vm"]) for row in (data.tables.get(table, []) if data is not None else []) if row.get("vm")}
+    # Facts know a machine without a name as "unnamed": they are compared with those of another day.
+    return sorted(found or {fact_parts(key)[1] for key in snapshot.facts if key.startswith("vm/")})
+
+
+def role(row: SnapshotRow) -> str:
+    """What a thread does."""
+    return str(row.get("role") or "thread")
+
+
+def bits_per_s(per_s: float) -> str:
+    """As 112Mbit/s."""
+    return f"{figure.number(per_s)}bit/s"
