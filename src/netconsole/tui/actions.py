@@ -68,6 +68,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("table.first", "home,g", "First row", "go to the first row", "edge(-1)", "table"),
     Hotkey("table.last", "end,G", "Last row", "go to the last row", "edge(1)", "table"),
     Hotkey("table.open", "enter", "Details", "history, histogram, losses, advice", "open", "table", "Enter details"),
+    Hotkey("start", "enter", "Start", "start the probe of an empty pane for ten minutes", "app.start", "main"),
     Hotkey("table.sort", "greater_than_sign,o", "Sort", "sort by the next column", "sort(1)", "table", "< > sort"),
     Hotkey("table.sort_back", "less_than_sign", "Sort back", "sort by the previous column", "sort(-1)", "table"),
     Hotkey("table.reverse", "r", "Reverse", "reverse the order", "reverse", "table", "r reverse"),
@@ -196,8 +197,8 @@ def _flat(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 _NEVER_TOGETHER: tuple[set[Scope], ...] = ({"main", "over"}, {"main", "facts"})
 """Scopes of screens that are never in front at the same time."""
 
-_ONE_MEANING = {"quit", "over.back"}
-"""Actions that may share a key: it leaves what is in front, which is a page or the console."""
+_ONE_MEANING = ({"quit", "over.back"}, {"table.open", "start"})
+"""Actions that may share a key: it leaves a page or the console, it opens a row or what a pane without rows lacks."""
 
 
 def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -206,6 +207,6 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for action in ACTIONS:
         for key in keymap.get(action.id, action.keys).split(","):
             other = taken.setdefault(key, action)
-            shared = {other.scope, action.scope} in _NEVER_TOGETHER or {other.id, action.id} == _ONE_MEANING
+            shared = {other.scope, action.scope} in _NEVER_TOGETHER or {other.id, action.id} in _ONE_MEANING
             if other is not action and not shared:
                 yield action.id, f"'{key}' already belongs to '{other.id}'; give one of them another key"

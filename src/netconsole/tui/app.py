@@ -34,6 +34,7 @@ from netconsole.tui.scene.scene import LOOK_EVERY_S, Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.screens.text_page import OverScreen
+from netconsole.tui.start_probe import EmptyPane
 from netconsole.tui.terminal.app import TerminalApp
 from netconsole.tui.terminal.driver import ConsoleDriver
 from netconsole.tui.terminal.lifeline import Lifeline
@@ -91,6 +92,7 @@ class ConsoleApp(TerminalApp):
         self._drawn_s = 0.0
         self._stated_s: int | None = None
         self._copied = row_keys.Copied()
+        self._empty_pane = EmptyPane(self)
         self._asked_to_leave_s = -LEAVE_WITHIN_S
 
     @property
@@ -183,10 +185,11 @@ class ConsoleApp(TerminalApp):
     def draw_host(self) -> None:
         """Draws a screen of the host in front."""
         screen = self.screen
+        promise = self._empty_pane.promise()
         with self.scene() as scene:
             self._stated_s = stated_age_s(scene)
             if screen is self.main:
-                self.main.draw(scene, self.pause, self.session.kind, time.monotonic())
+                self.main.draw(scene, self.pause, self.session.kind, time.monotonic(), promise)
             elif isinstance(screen, Over):
                 screen.draw(scene)
 
@@ -249,7 +252,7 @@ class ConsoleApp(TerminalApp):
         if first not in wanted and (wanted or pane.missing):  # never the knobs of something else
             self.say(self._why_no_knobs(wanted[0]) if wanted else pane.missing, "look")
             return
-        begin = None if watched.enforcer is None else self._begin
+        begin = None if watched.enforcer is None else partial(self.begin, watched)
         filters = watched.profile.filters
         self.push_screen(KnobsScreen(self.session, self.manifests, names, first, self._forecaster(), begin, filters))
 
@@ -263,13 +266,16 @@ class ConsoleApp(TerminalApp):
         """Forecasts the cost of a probe on the measured host. None when no probe can be started there."""
         return None if self.watched.enforcer is None else self.watched.enforcer.forecast_now
 
-    def _begin(self, manifest: Manifest, wanted: ProbeChoice) -> Future[None]:
-        """Starts a probe that is not in the session, and adds its tables. Raises Unable."""
-        watched = self.watched
+    def begin(self, watched: WatchedHost, manifest: Manifest, wanted: ProbeChoice) -> Future[None]:
+        """Starts a probe that is not in the session of a host, and adds its tables. Raises Unable."""
         assert watched.enforcer is not None
         future = watched.enforcer.begin(manifest, wanted)
         self.call_later(watched.main.renew, panes(self.manifests, {*watched.probes_here(), manifest.name}))
         return future
+
+    def action_start(self) -> None:
+        """Starts the probe that the empty pane in front lacks."""
+        self._empty_pane.start()
 
     def action_pin(self) -> None:
         """Pins the probe of the row or table in front, else the probe that was lowered last. Unpins it next time."""

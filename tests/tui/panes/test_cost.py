@@ -15,7 +15,7 @@ from tests.support.tui.played import PlayedSession
 
 MANIFESTS = load_all()
 DROPS, WAITS = "kernel_drops", "tx_queue_latency"
-PROFILE = Profile("summary", budget=Budget(ns_per_packet=1000.0))
+PROFILE = Profile("summary", budget=Budget(kernel_cpu_pct=5.0, ns_per_packet=1000.0))
 
 
 def scene(scenario: Scenario) -> Scene:
@@ -46,25 +46,33 @@ def test_only_programs_that_run_are_listed() -> None:
     assert set(shown(made.status(ended, "off", mode="details"))) == {f"{WAITS}/queued", *sorted(listed)[-2:]}
 
 
-def per_packet(packets: int | None) -> tuple[list[str], str]:
-    """Its line in the table, and what the strip says of it."""
+def per_packet(packets: int | None) -> list[str]:
+    """Its line in the table."""
     made = cost(Scenario().hello().status(DROPS), DROPS, "drop", time_ns=8_400_000)
     if packets is not None:
         made.status(PACKETS_PROBE)
         made.table(PACKETS_PROBE, "cpus", [{"labels": {"cpu": 0}, "counts": {"processed": (packets, packets)}}])
     one = scene(made)
     (row,) = [row.cells for row in budget.rows(one) if row.cells["what"].text == "per packet"]
-    (group,) = [group for group in budget.strip(one) if group[0][0] == "per packet "]
-    return [row[name].text for name in ("now", "limit", "note")], "".join(text for text, _ in group)
+    return [row[name].text for name in ("now", "limit", "note")]
 
 
 def test_a_time_per_packet_has_a_unit_that_people_know_or_the_reason_why_there_is_none() -> None:
-    told, strip = per_packet(100_000)
-    assert told == ["84 ns", "1 us", "kernel time per received packet"] and strip.startswith("per packet 84 ns of 1 us")
-    few = "not known below 10\u202f000 packets/s"
-    assert per_packet(9_999) == (["–", "1 us", few], f"per packet {few}")
-    alone = f"not known without the probe {PACKETS_PROBE}"
-    assert per_packet(None) == (["–", "1 us", alone], f"per packet {alone}")
+    assert per_packet(100_000) == ["84 ns", "1 us", "kernel time per received packet"]
+    assert per_packet(9_999) == ["–", "1 us", "not known below 10\u202f000 packets/s"]
+    assert per_packet(None) == ["–", "1 us", f"not known without the probe {PACKETS_PROBE}"]
+
+
+def test_the_strip_has_what_is_over_or_near_its_limit_and_nothing_else() -> None:
+    def said(time_ns: int) -> list[str]:
+        made = cost(Scenario().hello().status(DROPS), DROPS, "drop", time_ns=time_ns)
+        for _ in range(budget.STARTING_INTERVALS):
+            made.end()
+        return ["".join(text for text, _ in group) for group in budget.strip(scene(made))]
+
+    assert said(1_000_000) == []
+    (near,), (over,) = said(45_000_000), said(84_000_000)
+    assert near.startswith("in kernel ") and near.endswith(" of 5 % near") and over.endswith(" of 5 % over")
 
 
 def test_the_title_of_actions_does_not_say_whose_they_are_where_they_are_of_both() -> None:

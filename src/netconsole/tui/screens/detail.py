@@ -16,7 +16,7 @@ from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.text_page import OverScreen
 from netconsole.tui.widgets.painted import Line, Piece
 
-_LEFT_OUT = ("unfilter",)
+_LEFT_OUT = ("unfilter", "start")
 """Actions of the main screen whose keys mean something else here."""
 
 

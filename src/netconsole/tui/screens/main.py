@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -21,7 +21,7 @@ from netconsole.tui.panes.drops import places
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.screens.pane_view import SIDE_BY_SIDE_COLUMNS, PaneView
+from netconsole.tui.screens.pane_view import PaneView
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -30,9 +30,14 @@ from netconsole.tui.widgets.painted import Line, Piece, cells, cut, folded
 FULL_COLUMNS, FULL_LINES = 80, 24
 """On a smaller terminal the cost strip is left out, and the last line says what is hidden."""
 STRIP_LINES = 3
-"""Lines that all costs with their limits need in 80 columns."""
-EDGE_LINES = 4
-"""Header of two lines, cost strip and footer."""
+"""Lines that all costs with their limits need in 80 columns, at most."""
+STRIP_HOLD_S = 10.0
+"""The strip gives a line back to the tables when it has not needed it for so long."""
+EDGE_LINES = 3
+"""Header of two lines and footer."""
+
+
+_JOINT: Piece = (" · ", "dim")
 
 
 class MainScreen(Screen[None]):
@@ -57,6 +62,8 @@ class MainScreen(Screen[None]):
         """Tables show only rows that contain this text, in every pane."""
         self._message: tuple[str, Tone] | None = None
         self._missing = False
+        self._strip_lines = 0
+        self._strip_needed_s = 0.0
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
@@ -116,12 +123,19 @@ class MainScreen(Screen[None]):
         if self.is_mounted:
             self._footer()
 
-    def draw(self, scene: Scene, pause: Pause, kind: str, now_s: float) -> None:
-        """Draws the pane in front, and the lines around it."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether the pane in front has nothing to show, and says why."""
+        return self._missing
+
+    def draw(self, scene: Scene, pause: Pause, kind: str, now_s: float, promise: str = "") -> None:
+        """Draws the pane in front, and the lines around it. ``promise``: what Enter does, if the pane is empty."""
         self.pause = pause
         width = self.size.width
         first = header.first_line(scene, pause, kind, now_s, width)
-        second = header.second_line(scene, self.current, stands_out.levels(scene, self._probes_of), width)
+        marks = stands_out.levels(scene, self._probes_of)
+        empty = {name for name, pane in self.panes.items() if missing_text(scene, pane)}
+        second, has_cost = header.second_line(scene, self.current, marks, width, empty)
         third = [] if scene.replay is None else [header.replay_line(scene.replay, width)]
         self.query_one("#header", Lines).show(first, second, *third)
         for table in self.view.tables.values():
@@ -135,11 +149,20 @@ class MainScreen(Screen[None]):
         if bool(told) != self._missing:
             self._missing = bool(told)
             self._lay_out()
-        self.query_one("#missing", Lines).show(*_wrapped(told, width))
-        strip = self.query_one("#cost", Lines)
-        if strip.display:
-            strip.show(*_cost_lines(scene, width, self._strip_lines()))
+        self.query_one("#missing", Lines).show(*_wrapped(told, width), *_wrapped(promise if told else "", width))
+        if told and self.focused is not None:
+            self.set_focus(None)  # Enter is the pane's then
+        self._show_cost(_cost_lines(scene, width, has_cost), now_s)
         self._footer()
+
+    def _show_cost(self, lines: Sequence[Line], now_s: float) -> None:
+        """What is said of the cost; the tables give and get lines for it without haste."""
+        if len(lines) >= self._strip_lines:
+            self._strip_needed_s = now_s
+        if len(lines) > self._strip_lines or now_s - self._strip_needed_s > STRIP_HOLD_S:
+            self._strip_lines = len(lines)
+            self._lay_out()
+        self.query_one("#cost", Lines).show(*lines)
 
     async def show_pane(self, name: str) -> None:
         """Brings a pane to the front."""
@@ -278,18 +301,12 @@ class MainScreen(Screen[None]):
         width, height = self.size
         small = width < FULL_COLUMNS or height < FULL_LINES
         strip = self.query_one("#cost")
-        strip.display = not small
-        strip.styles.height = self._strip_lines()
+        strip.display = not small and self._strip_lines > 0
+        strip.styles.height = self._strip_lines
         self.query_one("#missing").display = self._missing
         self.query_one("#body").display = not self._missing
-        edge = EDGE_LINES + self.header_lines - 2 + self._strip_lines() - 1
-        self.view.lay_out(width, height - (EDGE_LINES + self.header_lines - 3 if small else edge))
-
-    def _strip_lines(self) -> int:
-        """The overview shows all costs, the other panes one line with the most important ones."""
-        if self.current != "overview":
-            return 1
-        return STRIP_LINES if self.size.width < SIDE_BY_SIDE_COLUMNS else STRIP_LINES - 1
+        edge = EDGE_LINES + self.header_lines - 2
+        self.view.lay_out(width, height - (edge if small else edge + self._strip_lines))
 
     def _redraw(self) -> None:
         self.app.call_later(self.app.run_action, "redraw")
@@ -331,15 +348,15 @@ def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset(
     return pieces
 
 
-def _cost_lines(scene: Scene, width: int, lines: int) -> list[Line]:
-    """Puts the groups of costs into ``lines`` lines. Groups that do not fit are left out."""
-    made: list[list[Piece]] = [[(" cost: ", "strong")]]
-    for group in budget.strip(scene):
-        joint: Piece = (" · ", "dim") if len(made[-1]) > 1 else ("", "")
-        if cells(made[-1]) + cells([joint, *group]) <= width:
-            made[-1] += [joint, *group]
-        elif len(made) < lines:
-            made.append([("       ", ""), *group])
+def _cost_lines(scene: Scene, width: int, is_said: bool) -> list[Line]:
+    """What the header has no room for, and what deserves a word, in as few lines as that needs."""
+    groups = [*([] if is_said else [budget.headline(scene)]), *budget.strip(scene)]
+    made: list[list[Piece]] = []
+    for group in groups:
+        if made and cells(made[-1]) + cells([_JOINT, *group]) <= width:
+            made[-1] += [_JOINT, *group]
+        elif len(made) < STRIP_LINES:
+            made.append([(" cost: " if is_said and not made else " ", "dim"), *group])
     return list(made)
 
 

@@ -78,24 +78,15 @@ def shortest_headline(scene: Scene) -> list[Piece]:
 
 
 def strip(scene: Scene) -> list[list[Piece]]:
-    """Every cost against its limit, each a group: what is over first, what is unknown last; they may find no room."""
-    state = scene.state
-    found = sorted(spendings(state, scene.profile.budget), key=_urgency)
-    ledger = state.ledger_totals()
-    counts = {"lost": ledger.get("lost", 0), "uncounted": _uncounted(ledger), "suppressed": ledger.get("suppressed", 0)}
-    missed: list[list[Piece]] = [
-        [(f"{name} ", "dim"), (figure.number(count), "look" if count and name != "suppressed" else "")]
-        for name, count in counts.items()
-        if count or name != "uncounted"
-    ]
-    return [
-        *(_group(scene, one) for one in found if one.measured is not None),
-        *missed,
-        [("statistics on ", "dim"), (figure.percent(duty_pct(state), digits=2), "")],
-        _idle(scene),
-        [("to terminal ", "dim"), (figure.rate(scene.output.bytes_per_s, "B"), "")],
-        *(_group(scene, one) for one in found if one.measured is None),
-    ]
+    """What deserves a word now, each a group: a limit that is near or over, the worst first; what was lost."""
+    found = [] if _is_starting(scene) else spendings(scene.state, scene.profile.budget)
+    ledger = scene.state.ledger_totals()
+    missed = {"samples lost": ledger.get("lost", 0), "not counted": _uncounted(ledger)}
+    groups = [_group(scene, one) for word in ("over", "near") for one in found if one.word == word]
+    for name, count in missed.items():
+        if count:
+            groups.append([(f"{name} ", "dim"), (figure.number(count), "look")])
+    return groups
 
 
 def block() -> Block:
@@ -233,19 +224,6 @@ def _kernel_note(scene: Scene) -> str:
     if scene.state.kernel_cpu_pct is None and any(not p.cost.measurable for p in scene.state.probes.values()):
         return "this kernel has no run-time statistics; netconsole calibrate gives an estimate"
     return "all our programs, of one core"
-
-
-def _urgency(one: Spending) -> int:
-    return {"over": 0, "near": 1}.get(one.word, 2)
-
-
-def _idle(scene: Scene) -> list[Piece]:
-    """How idle the whole machine is now, and was before watching began: ``host idle 85 %, 97 % before (-12.0)``."""
-    before, now = machine_before_pct(scene.state), scene.state.machine_cpu_pct
-    change = machine_change_pct(scene.state)
-    said = "" if change is None else f" ({-change:+.1f})"
-    was = "" if before is None else f", {_idle_pct(before)} before{said}"
-    return [("host idle ", "dim"), (_idle_pct(now), ""), (was, "dim")]
 
 
 def _machine_note(scene: Scene) -> str:

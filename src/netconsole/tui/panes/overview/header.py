@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,23 +81,28 @@ def _places(host: Host, profile: str, scope: str) -> list[Line]:
     ]
 
 
-def second_line(scene: Scene, pane: str, levels: Mapping[str, str], width: int) -> Line:
-    """The panes with their keys, those that need attention marked; at the right what all this costs."""
+def second_line(
+    scene: Scene, pane: str, levels: Mapping[str, str], width: int, empty: Collection[str] = ()
+) -> tuple[Line, bool]:
+    """The panes with their keys, those that need attention marked, empty ones dim; at the right what all this costs.
+
+    And whether the cost is in it: on a narrow screen the names of the panes need the line.
+    """
     costs = [[*budget.headline(scene), (" ", "")], budget.short_headline(scene), budget.shortest_headline(scene)]
     # Names before the cost, which the pane Cost has; in 80 columns they stand close to their keys.
     tries = [
-        (_tabs(pane, levels, " "), costs),
-        (_tabs(pane, levels, ""), [*costs, []]),
-        (_tabs(pane, levels, None), costs),
+        (_tabs(pane, levels, " ", empty), costs),
+        (_tabs(pane, levels, "", empty), [*costs, []]),
+        (_tabs(pane, levels, None, empty), costs),
     ]
     for tabs, rights in tries:
         for right in rights:
             if cells(tabs) + bool(right) + cells(right) <= width:
-                return spread(tabs, right, width)
-    return spread(_tabs(pane, levels, None), [], width)
+                return spread(tabs, right, width), bool(right)
+    return spread(_tabs(pane, levels, None, empty), [], width), False
 
 
-def _tabs(pane: str, levels: Mapping[str, str], between: str | None) -> list[Piece]:
+def _tabs(pane: str, levels: Mapping[str, str], between: str | None, empty: Collection[str]) -> list[Piece]:
     """The panes by key and name, with this between the two; None: only the name of the pane in front."""
     pieces: list[Piece] = [(" ", "")]
     for action in actions.ACTIONS:
@@ -110,7 +115,7 @@ def _tabs(pane: str, levels: Mapping[str, str], between: str | None) -> list[Pie
         title = (
             f" {action.title}" if between is None and here else "" if between is None else f"{between}{action.title}"
         )
-        tone: Tone = "here" if here else ""
+        tone: Tone = "here" if here else "dim" if name in empty else ""
         pieces += [(f"{number}{title}", tone), (level, "act" if level == "!!" else "look"), (" ", "")]
     return pieces[:-1]
 
