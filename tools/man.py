@@ -11,6 +11,7 @@ import click
 import typer
 
 import netconsole
+from netconsole.cli.help import EXAMPLES
 from netconsole.cli.main import app
 
 _HEAD = """netconsole shows live where a virtualisation host loses or delays packets. Without a command it opens
@@ -20,13 +21,6 @@ _FILES = (
     ("$XDG_CONFIG_HOME/netconsole", "profiles, keys, the key of pseudonyms"),
     ("$XDG_DATA_HOME/netconsole", "baselines, calibrations, the log of escalations"),
     ("$XDG_CACHE_HOME/netconsole", "compiled programs, types of far kernels, the unpacked single file"),
-)
-_EXAMPLES = (
-    ("netconsole", "opens the console with the profile summary"),
-    ("netconsole doctor", "says what works on this host, what does not and why, and what would help"),
-    ("netconsole snapshot --duration 30s --note 'web-07 is slow' -o ticket.md", "measures 30 s, and writes a report"),
-    ("netconsole compare now.json quiet", "says what changed since the baseline quiet"),
-    ("netconsole --host ssh://root@hv-017", "the same, of another host; nothing is installed there"),
 )
 _EXIT = (
     ("0", "done"),
@@ -59,7 +53,7 @@ def text() -> str:
         ".SH ENVIRONMENT", *_pairs(_ENVIRONMENT),
         ".SH FILES",
         *_pairs(_FILES),
-        ".SH EXAMPLES", *_pairs(_EXAMPLES),
+        ".SH EXAMPLES", *_pairs(EXAMPLES),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

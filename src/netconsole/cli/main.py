@@ -20,6 +20,7 @@ from netconsole.base.checker import close
 from netconsole.base.errors import BadInput, HostLost, Unable
 from netconsole.base.figure import safe
 from netconsole.cli import calibrate, compare, measure, record, replay, vm
+from netconsole.cli.help import HelpfulCommand, HelpfulGroup
 from netconsole.cli.options import (
     BAD_USAGE,
     DONE,
@@ -42,7 +43,7 @@ from netconsole.host import machine
 COMPLETE = "_NETCONSOLE_COMPLETE"
 """What a shell sets to ask for completions, as Click and Typer name it."""
 
-app = typer.Typer(help="Shows live where a virtualisation host loses or delays packets.", **SETTINGS)
+app = typer.Typer(cls=HelpfulGroup, help="Shows live where a virtualisation host loses or delays packets.", **SETTINGS)
 app.callback(invoke_without_command=True)(measure.console)
 app.add_typer(probes_app, name="probes")
 app.add_typer(profiles_app, name="profiles")
@@ -50,11 +51,11 @@ app.add_typer(compare.baseline_app, name="baseline")
 app.add_typer(ping_app, name="ping")
 app.add_typer(types_app, name="types")
 app.command()(compare.compare)
-app.command()(record.record)
+app.command(cls=HelpfulCommand)(record.record)
 app.command()(replay.replay)
 app.command()(calibrate.calibrate)
-app.command()(measure.snapshot)
-app.command()(vm.vm)
+app.command(cls=HelpfulCommand)(measure.snapshot)
+app.command(cls=HelpfulCommand)(vm.vm)
 
 
 def main() -> None:
