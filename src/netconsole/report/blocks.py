@@ -92,6 +92,38 @@ class ScaledPath:
     bars: list[ScaledBar]
 
 
+@dataclass(frozen=True, slots=True)
+class CpuCell:
+    """A CPU: a letter for each kind of thread that ran there, and a word for what is wrong. ``is_own``: point at it."""
+
+    cpu: int
+    letters: str
+    word: str
+    is_own: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return " ".join(
+            part for part in (">" if self.is_own else "", str(self.cpu), self.letters or "·", self.word) if part
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CpuNode:
+    """A NUMA node, and its CPUs."""
+
+    name: str
+    cells: list[CpuCell]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuMap:
+    """All CPUs of a host: a row for each node, a cell for each CPU."""
+
+    nodes: list[CpuNode]
+
+
 MAX_QUOTED = 500
 """A longer line of an output is cut."""
 
@@ -106,7 +138,7 @@ class Quoted:
 SHORT_LINES = 40
 """What a reader of a ticket sees of Markdown before opening the rest."""
 
-ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve | ScaledPath | Quoted
+ReportBlock: TypeAlias = Heading | Note | SummaryLines | TextTable | Bars | Curve | ScaledPath | CpuMap | Quoted
 
 
 @dataclass(frozen=True, slots=True)

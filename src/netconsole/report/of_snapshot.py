@@ -23,10 +23,11 @@ from netconsole.report.blocks import (
     SummaryLines,
     TextTable,
 )
+from netconsole.report.of_cpus import cpu_map, cpu_table
 from netconsole.report.of_ping import ping_blocks
 from netconsole.report.of_places import drop_places, losses_held_against
 from netconsole.report.of_samples import samples
-from netconsole.report.of_vm import of_all_vms, of_cpus
+from netconsole.report.of_vm import of_all_vms
 from netconsole.report.short_form import (
     MAX_GAPS,
     MAX_OVER,
@@ -108,7 +109,8 @@ def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[
     if snapshot.ping is not None:
         blocks += [Heading("A ping between two VMs"), *ping_blocks(snapshot.ping, formulas=False)]
     blocks += of_all_vms(snapshot)
-    blocks += of_cpus(snapshot)
+    blocks += cpu_map(snapshot)
+    blocks += cpu_table(snapshot)
     blocks += drop_places(snapshot)
     blocks += losses_held_against(snapshot)
     for name, probe in snapshot.probes.items():

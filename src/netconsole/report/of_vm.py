@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,26 +11,17 @@ from netconsole.base import figure
 from netconsole.findings import guest_ring
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.formats import rendered
-from netconsole.snapshot.caps import WAITS_PCT, Cap, caps, verdict
-from netconsole.snapshot.document import Snapshot, number, seconds
+from netconsole.report.of_cpus import cpu_map
+from netconsole.snapshot.caps import Cap, caps, verdict
+from netconsole.snapshot.document import Snapshot, number
 from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow, bits_per_s, machines, role
 from netconsole.telemetry.example import flow_text
 from netconsole_collector.names.fact_keys import key as fact_key
 
 SCHEMA = "netconsole.vm/1"
 MAX_ROWS, MAX_VMS = 40, 200
-MAX_SHARED = 4
-"""Threads that a line of a CPU names."""
 _WORDS: Mapping[str, str] = {"caps": "!!", "free": "ok", "unknown": "?"}
 _WAYS: Mapping[str, str] = {"rx": "to the guest", "tx": "from the guest"}
-
-
-class CpuUser(NamedTuple):
-    """A thread: what it used of its CPU, and for how much of the time it waited for it."""
-
-    ran_pct: float
-    waited_pct: float
-    name: str
 
 
 def of_vm(snapshot: Snapshot, name: str) -> Document:
@@ -43,6 +33,7 @@ def of_vm(snapshot: Snapshot, name: str) -> Document:
     blocks += [Heading("What may cap it"), SummaryLines([_line(cap) for cap in found])]
     blocks += _incidents(one)
     blocks += _threads(one)
+    blocks += cpu_map(snapshot, name)
     blocks += _queues(one)
     blocks += _links(one)
     blocks += _facts(one)
@@ -74,34 +65,6 @@ def of_all_vms(snapshot: Snapshot) -> Iterator[ReportBlock]:
         yield SummaryLines(told[:MAX_VMS])
         if len(told) > MAX_VMS:
             yield Note(f"{figure.things(len(told) - MAX_VMS, 'more VMs')} stand in the JSON document.")
-
-
-def of_cpus(snapshot: Snapshot) -> Iterator[ReportBlock]:
-    """One line for each CPU on which threads of VMs or of the switch ran last: who shares it, and who waits."""
-    data = snapshot.probes.get("thread_waits")
-    rows = data.tables.get("threads", []) if data is not None and data.has_measured else []
-    span_ns = max(seconds(snapshot, "thread_waits"), 1e-9) * 1e9
-    by_cpu: dict[int, list[CpuUser]] = {}
-    for row in rows:
-        cpu, ran, waited = (number(row.get(name)) for name in ("cpu", "ran_ns", "waited_ns"))
-        if cpu is not None and ran:
-            name = f"{row.get('vm') or 'Open vSwitch'}: {role(row)}"
-            by_cpu.setdefault(int(cpu), []).append(CpuUser(100 * ran / span_ns, 100 * (waited or 0) / span_ns, name))
-    if not by_cpu:
-        return
-    yield Heading("CPUs, and the threads of VMs that ran there last")
-    lines = []
-    for cpu, users in sorted(by_cpu.items()):
-        waited_pct = max(one.waited_pct for one in users)
-        shown = ", ".join(
-            f"{one.name} {figure.percent(one.ran_pct)}" for one in sorted(users, reverse=True)[:MAX_SHARED]
-        )
-        more = f", {len(users) - MAX_SHARED} more" if len(users) > MAX_SHARED else ""
-        mark = "!!" if waited_pct >= WAITS_PCT else "ok"
-        used = figure.percent(sum(one.ran_pct for one in users))
-        lines.append([mark, str(cpu), used, figure.percent(waited_pct), shown + more])
-    head = ["", "CPU", "used by them", "longest wait", "threads, and what each uses"]
-    yield TextTable(head, lines[:MAX_VMS], frozenset({1, 2, 3}), max(0, len(lines) - MAX_VMS))
 
 
 def _when(snapshot: Snapshot) -> str:

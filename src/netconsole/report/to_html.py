@@ -12,6 +12,9 @@ from netconsole.probes.polarity import TIME_UNITS
 from netconsole.report.blocks import (
     MAX_QUOTED,
     Bars,
+    CpuCell,
+    CpuMap,
+    CpuNode,
     Curve,
     Document,
     Heading,
@@ -56,6 +59,11 @@ svg polyline{fill:none;stroke:#4a7ab5;stroke-width:1.5}
 figure.way{width:min(100%,60em)}
 svg .rest{fill:none;stroke:#4a7ab5;stroke-width:1;stroke-dasharray:3 2}
 svg .below{fill:#c62828}
+.cpus>b{display:block}
+.cpus span{display:inline-block;min-width:7em;padding:.1em .4em;margin:.1em;border:1px solid #8886}
+.cpus .act{border:2px solid #c62828}
+.cpus .look{border:2px dashed #9a6000}
+.cpus .own{font-weight:bold;text-decoration:underline}
 @media print{
 body{margin:0;max-width:none;font-size:10px}
 tr{break-inside:avoid}
@@ -105,6 +113,8 @@ def _block(block: ReportBlock) -> str:
             return curve(block)
         case ScaledPath():
             return scaled(block)
+        case CpuMap(nodes):
+            return "".join(map(_cpu_node, nodes))
 
 
 def _line(line: SummaryLine) -> str:
@@ -126,6 +136,16 @@ def _table(table: TextTable) -> str:
 def _cell(tag: str, text: str, column: int, table: TextTable) -> str:
     kind = ' class="n"' if column in table.numeric else ""
     return f"<{tag}{kind}>{escape(text) if kind else _breakable(escape(text))}</{tag}>"
+
+
+def _cpu_node(node: CpuNode) -> str:
+    return f'<p class="cpus"><b>{escape(node.name)}</b>{"".join(map(_cpu, node.cells))}</p>'
+
+
+def _cpu(cell: CpuCell) -> str:
+    kind = {"waits": "act", "shares": "look"}.get(cell.word, "")
+    own = " own" if cell.is_own else ""
+    return f'<span class="{kind}{own}"><b>{cell.cpu}</b> {escape(cell.letters or "·")} {escape(cell.word)}</span>'
 
 
 def _breakable(escaped: str) -> str:

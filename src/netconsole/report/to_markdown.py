@@ -9,6 +9,7 @@ from netconsole.base.figure import safe
 from netconsole.report.blocks import (
     MAX_QUOTED,
     Bars,
+    CpuMap,
     Curve,
     Document,
     Heading,
@@ -20,7 +21,7 @@ from netconsole.report.blocks import (
     SummaryLines,
     TextTable,
 )
-from netconsole.report.to_text import bar_text, longest_of
+from netconsole.report.to_text import bar_text, cpu_lines, longest_of
 
 _ALWAYS = re.compile(r"[\\`*\[\]|~$#]")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
@@ -78,6 +79,8 @@ def _block(block: ReportBlock) -> list[str]:
             return _table(block)
         case ScaledPath():
             return _scaled(block)
+        case CpuMap(nodes):
+            return ["```", *cpu_lines(nodes), "```"]
         case Bars() | Curve():
             return []  # the table above has the figures
 

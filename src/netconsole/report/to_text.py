@@ -8,6 +8,8 @@ from netconsole.base.figure import fit, safe, width
 from netconsole.report.blocks import (
     MAX_QUOTED,
     Bars,
+    CpuMap,
+    CpuNode,
     Curve,
     Document,
     Heading,
@@ -58,6 +60,8 @@ def _block(block: ReportBlock) -> list[str]:
             return _table(block)
         case ScaledPath():
             return scaled_lines(block)
+        case CpuMap(nodes):
+            return cpu_lines(nodes)
         case Bars() | Curve():
             return []  # the table above has the figures
 
@@ -77,6 +81,23 @@ def _table(table: TextTable) -> list[str]:
         lines.append("  ".join(fitted).rstrip())
     if table.omitted:
         lines.append(f"… {table.omitted} more rows are in the JSON document")
+    return lines
+
+
+CPU_COLUMNS = 80
+
+
+def cpu_lines(nodes: list[CpuNode]) -> list[str]:
+    """A grid of at most 80 columns; a node begins on a line of its own."""
+    names = max((width(safe(node.name)) for node in nodes), default=0)
+    cell = 2 + max((width(one.text) for node in nodes for one in node.cells), default=0)
+    a_line = max(1, (CPU_COLUMNS - names) // cell)
+    lines = []
+    for node in nodes:
+        for at in range(0, len(node.cells), a_line):
+            name = fit(safe(node.name) if not at else "", names)
+            cells = "".join("  " + fit(one.text, cell - 2) for one in node.cells[at : at + a_line])
+            lines.append((name + cells).rstrip())
     return lines
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from netconsole.probes import catalogue
 from netconsole.report.blocks import TextTable
-from netconsole.report.of_vm import of_cpus, of_vm, page
+from netconsole.report.of_cpus import cpu_map, cpu_table
+from netconsole.report.of_vm import of_vm, page
 from netconsole.report.to_text import to_text
 from netconsole.snapshot.caps import WAITS_PCT, caps, verdict
 from netconsole.snapshot.document import SCHEMA, Snapshot
@@ -252,10 +253,10 @@ def test_each_cpu_has_a_line_with_who_shares_it() -> None:
         for row in table(document, "thread_waits", "threads")[:2]:
             row.update(cpu=3)
 
-    _, lines = of_cpus(snapshot(share))
+    _, lines = cpu_table(snapshot(share))
     assert isinstance(lines, TextTable)
     assert lines.rows == [["!!", "3", "175 %", "50 %", "db: vCPU 0 100 %, web: vCPU 0 50 %, web: vhost worker 25 %"]]
-    assert [row[0] for row in list(of_cpus(snapshot()))[1].rows] == ["ok", "ok", "!!"]  # type: ignore[union-attr]
+    assert [row[0] for row in list(cpu_table(snapshot()))[1].rows] == ["ok", "ok", "!!"]  # type: ignore[union-attr]
 
 
 def test_a_wait_is_marked_from_where_the_finding_says_it() -> None:
@@ -264,7 +265,7 @@ def test_a_wait_is_marked_from_where_the_finding_says_it() -> None:
     assert over == {WAITS_PCT}
     for waited, mark in ((CORE * WAITS_PCT / 100, "!!"), (CORE * WAITS_PCT / 100 - 1, "ok")):
         taken = snapshot(lambda d, ns=waited: table(d, "thread_waits", "threads")[0].update(waited_ns=ns))  # type: ignore[misc]
-        assert list(of_cpus(taken))[1].rows[0][:2] == [mark, "1"]  # type: ignore[union-attr]
+        assert list(cpu_table(taken))[1].rows[0][:2] == [mark, "1"]  # type: ignore[union-attr]
 
 
 def of_two(document: dict[str, Any]) -> None:
@@ -465,7 +466,7 @@ def test_no_value_of_a_snapshot_breaks_the_page() -> None:
             for form in ("text", "md", "html", "json"):
                 shown = page(taken, "web", form)[0] + page(taken, None, form)[0]
                 assert b"\x1b" not in shown and (form != "html" or b"[31m</td>" not in shown), path
-            list(of_cpus(taken))
+            list(cpu_table(taken)) + list(cpu_map(taken, "web"))
     assert tried > 500
 
 

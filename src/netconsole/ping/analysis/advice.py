@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from netconsole.base.cpu_list import cpus_of
 from netconsole.base.fact_keys import FactData, FactValue, key, parts
 from netconsole.base.readers import read_toml
 from netconsole.ping.analysis.merge import CaptureFile
@@ -232,17 +233,8 @@ def _number(value: FactValue) -> float | None:
 
 def _share_few(one: str, other: str) -> bool:
     """Whether two lists of CPUs (0-3,8) are both short and meet."""
-    here, there = _cpus(one), _cpus(other)
+    here, there = cpus_of(one), cpus_of(other)
     return bool(here & there) and len(here | there) <= MAX_CPUS
-
-
-def _cpus(text: str) -> set[int]:
-    found: set[int] = set()
-    for run in text.split(","):
-        low, _, high = run.strip().partition("-")
-        if low.isdecimal() and (high.isdecimal() or not high) and len(low) < 7 and len(high) < 7:
-            found.update(range(int(low), min(int(high or low), int(low) + 8192) + 1))
-    return found
 
 
 def _matching(pattern: str, capture: PingCapture) -> list[str]:

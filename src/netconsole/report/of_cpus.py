@@ -1,0 +1,142 @@
+"""The CPUs of a host: which threads of VMs and of the switch ran on each, as a map by NUMA node and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from netconsole.base import figure
+from netconsole.base.cpu_list import cpus_of
+from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Heading, Note, ReportBlock, TextTable
+from netconsole.snapshot.caps import WAITS_PCT
+from netconsole.snapshot.document import Snapshot, number, seconds
+from netconsole.snapshot.machine_figures import role
+from netconsole_collector.names.fact_keys import parts as fact_parts
+
+MAX_SHARED, MAX_LINES, MAX_CELLS = 4, 200, 1024
+"""Threads that a line of a CPU names, lines of the table, and CPUs of the map."""
+SOME_PCT, MANY_PER_S = 1.0, 1000.0
+"""Of its time a thread has to run, and packets a CPU has to receive, to stand in the map."""
+_LETTERS: Mapping[str, str] = {
+    "vCPU": "V", "vhost worker": "W", "I/O thread": "I", "handler": "H", "revalidator": "R", "PMD": "P",
+}  # fmt: skip
+_OTHER, _RECEIVES = "T", "N"
+_LEGEND = (
+    "V virtual CPU, W vhost worker, I I/O thread, P PMD thread, H handler, R revalidator,",
+    "T another thread of QEMU or of Open vSwitch, where each ran last. N receives packets.",
+    f"waits: one of them waits for it {WAITS_PCT:g} % of the time or longer.",
+    "shares: a PMD thread, or threads of two VMs, do not have it for themselves.",
+)
+_OWN = "> is where threads of this VM ran."
+
+
+class CpuUser(NamedTuple):
+    """A thread: what it used of its CPU, for how much of the time it waited for it, whose it is, and what it does."""
+
+    ran_pct: float
+    waited_pct: float
+    owner: str
+    role: str
+
+    @property
+    def letter(self) -> str:
+        """What it does, in the map."""
+        return next((letter for kind, letter in _LETTERS.items() if self.role.startswith(kind)), _OTHER)
+
+
+def cpu_table(snapshot: Snapshot) -> Iterator[ReportBlock]:
+    """One line for each CPU on which threads of VMs or of the switch ran last: who shares it, and who waits."""
+    by_cpu = _users(snapshot)
+    if not by_cpu:
+        return
+    yield Heading("CPUs, and the threads of VMs that ran there last")
+    lines = []
+    for cpu, users in sorted(by_cpu.items()):
+        waited_pct = max(one.waited_pct for one in users)
+        shown = ", ".join(
+            f"{one.owner}: {one.role} {figure.percent(one.ran_pct)}" for one in sorted(users, reverse=True)[:MAX_SHARED]
+        )
+        more = f", {len(users) - MAX_SHARED} more" if len(users) > MAX_SHARED else ""
+        mark = "!!" if waited_pct >= WAITS_PCT else "ok"
+        used = figure.percent(sum(one.ran_pct for one in users))
+        lines.append([mark, str(cpu), used, figure.percent(waited_pct), shown + more])
+    head = ["", "CPU", "used by them", "longest wait", "threads, and what each uses"]
+    yield TextTable(head, lines[:MAX_LINES], frozenset({1, 2, 3}), max(0, len(lines) - MAX_LINES))
+
+
+def cpu_map(snapshot: Snapshot, vm: str = "") -> Iterator[ReportBlock]:
+    """A cell for each CPU, by NUMA node; those of a VM are pointed at. Nothing without threads of VMs or a switch."""
+    by_cpu = _users(snapshot)
+    for core in _cores(snapshot):
+        by_cpu.setdefault(core, []).append(CpuUser(100.0, 0.0, "Open vSwitch", "PMD thread"))
+    if not by_cpu:
+        return
+    receiving = _receiving(snapshot)
+    nodes = _nodes(snapshot)
+    elsewhere = sorted(set(by_cpu) - {cpu for cpus in nodes.values() for cpu in cpus})
+    named = [(f"node {number}", cpus) for number, cpus in sorted(nodes.items())]
+    named += [("no node known", elsewhere)] if elsewhere else []
+    shown = [
+        CpuNode(name, [_cell(cpu, by_cpu.get(cpu, []), cpu in receiving, vm) for cpu in cpus[:MAX_CELLS]])
+        for name, cpus in named
+    ]
+    yield Heading("Map of the CPUs")
+    yield CpuMap(shown)
+    yield from map(Note, (*_LEGEND, *([_OWN] if vm else [])))
+
+
+def _cell(cpu: int, users: list[CpuUser], is_receiving: bool, vm: str) -> CpuCell:
+    running = [one for one in users if one.ran_pct >= SOME_PCT or one.waited_pct >= WAITS_PCT]
+    letters = "".join(sorted({one.letter for one in running})) + (_RECEIVES if is_receiving else "")
+    word = ""
+    if any(one.waited_pct >= WAITS_PCT for one in running):
+        word = "waits"
+    elif len({one.owner for one in running}) > 1 or ("P" in letters and len(letters) > 1):
+        word = "shares"
+    return CpuCell(cpu, letters, word, bool(vm) and any(one.owner == vm for one in running))
+
+
+def _users(snapshot: Snapshot) -> dict[int, list[CpuUser]]:
+    """By CPU: the threads that ran there last, of those that ran at all."""
+    data = snapshot.probes.get("thread_waits")
+    rows = data.tables.get("threads", []) if data is not None and data.has_measured else []
+    span_ns = max(seconds(snapshot, "thread_waits"), 1e-9) * 1e9
+    found: dict[int, list[CpuUser]] = {}
+    for row in rows:
+        cpu, ran, waited = (number(row.get(name)) for name in ("cpu", "ran_ns", "waited_ns"))
+        if cpu is not None and ran:
+            owner = str(row.get("vm") or "Open vSwitch")
+            found.setdefault(int(cpu), []).append(
+                CpuUser(100 * ran / span_ns, 100 * (waited or 0) / span_ns, owner, role(row))
+            )
+    return found
+
+
+def _cores(snapshot: Snapshot) -> set[int]:
+    """Those of PMD threads."""
+    data = snapshot.probes.get("ovs_pmd")
+    rows = data.tables.get("threads", []) if data is not None and data.has_measured else []
+    return {int(core) for row in rows if (core := number(row.get("core"))) is not None}
+
+
+def _receiving(snapshot: Snapshot) -> set[int]:
+    """CPUs whose softirqs receive packets."""
+    data = snapshot.probes.get("softnet")
+    table = next(iter(data.tables.values()), []) if data is not None and data.has_measured else []
+    least = MANY_PER_S * max(seconds(snapshot, "softnet"), 1e-9)
+    return {
+        int(cpu)
+        for row in table
+        if (cpu := number(row.get("cpu"))) is not None and (number(row.get("processed")) or 0.0) >= least
+    }
+
+
+def _nodes(snapshot: Snapshot) -> dict[int, list[int]]:
+    """The CPUs of each NUMA node, as the facts of the host have them."""
+    found: dict[int, list[int]] = {}
+    for name, fact in snapshot.facts.items():
+        area, *rest = fact_parts(name) if name.startswith("numa/") else ("",)
+        node = rest[0].removeprefix("node") if len(rest) == 2 and rest[1] == "cpus" else ""
+        if area == "numa" and node.isdecimal() and len(node) < 7:
+            found[int(node)] = sorted(cpus_of(str(fact.value)))
+    return found

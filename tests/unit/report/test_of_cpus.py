@@ -1,0 +1,113 @@
+"""The map of CPUs: what ran where, by NUMA node, and what competes; as text, Markdown and HTML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Document
+from netconsole.report.formats import rendered
+from netconsole.report.of_cpus import cpu_map
+from netconsole.report.to_text import CPU_COLUMNS, cpu_lines
+from netconsole.snapshot.caps import WAITS_PCT
+from netconsole.snapshot.document import SCHEMA, Snapshot
+
+SECONDS = 10
+CORE = SECONDS * 10**9
+
+
+def thread(cpu: int, vm: str, role: str, ran_pct: float = 20.0, waited_pct: float = 0.0) -> dict[str, Any]:
+    return {
+        "vm": vm,
+        "role": role,
+        "tid": 1,
+        "cpu": cpu,
+        "ran_ns": CORE * ran_pct / 100,
+        "waited_ns": CORE * waited_pct / 100,
+    }
+
+
+def snapshot(*threads: dict[str, Any], **more: Any) -> Snapshot:
+    document = {
+        "schema": SCHEMA,
+        "created": "2026-11-28T01:02:03Z",
+        "netconsole": "0.1.0",
+        "host": {"name": "hv1", "kernel": "6.1"},
+        "profile": {"name": "summary"},
+        "duration_s": SECONDS,
+        "probes": {
+            "thread_waits": {"status": "attached", "tables": {"threads": list(threads)}},
+            **more.pop("probes", {}),
+        },
+        "facts": {"numa/node0/cpus": {"value": "0-1,4"}, "numa/node1/cpus": {"value": "2-3,5"}},
+        **more,
+    }
+    return msgspec.convert(document, Snapshot)
+
+
+def cells(taken: Snapshot, vm: str = "") -> dict[str, list[str]]:
+    (found,) = [block for block in cpu_map(taken, vm) if isinstance(block, CpuMap)]
+    return {node.name: [one.text for one in node.cells] for node in found.nodes}
+
+
+def test_each_cpu_stands_in_its_node_with_what_ran_there() -> None:
+    taken = snapshot(
+        thread(0, "web", "vCPU 3"), thread(0, "web", "vhost worker"), thread(1, "web", "I/O thread disk"),
+        thread(4, "web", "thread worker"), thread(2, "", "handler 7"), thread(2, "", "revalidator 8"),
+        thread(3, "db", "main thread", ran_pct=0.5), thread(9, "db", "vCPU 0"),
+    )  # fmt: skip
+    assert cells(taken) == {
+        "node 0": ["0 VW", "1 I", "4 T"],
+        "node 1": ["2 HR", "3 ·", "5 ·"],
+        "no node known": ["9 V"],
+    }
+    assert cells(taken, "web")["node 0"] == ["> 0 VW", "> 1 I", "> 4 T"]
+
+
+def test_what_competes_has_a_word() -> None:
+    """A wait of the limit and one below it; two VMs; a PMD thread that is not alone; receiving, which is no thread."""
+    probes = {
+        "ovs_pmd": {"status": "attached", "tables": {"threads": [{"core": 3}, {"core": 5}]}},
+        "softnet": {
+            "status": "attached",
+            "tables": {"cpus": [{"cpu": 4, "processed": 1000 * SECONDS}, {"cpu": 2, "processed": 1000 * SECONDS - 1}]},
+        },
+    }
+    taken = snapshot(
+        thread(0, "web", "vCPU 0", waited_pct=WAITS_PCT), thread(1, "web", "vCPU 1", waited_pct=WAITS_PCT - 0.1),
+        thread(2, "web", "vCPU 2"), thread(2, "db", "vhost worker"), thread(3, "web", "vCPU 3"),
+        thread(4, "web", "vCPU 4"),
+        probes=probes,
+    )  # fmt: skip
+    assert cells(taken) == {"node 0": ["0 V waits", "1 V", "4 VN"], "node 1": ["2 VW shares", "3 PV shares", "5 P"]}
+
+
+def test_without_threads_of_vms_or_a_switch_there_is_no_map() -> None:
+    assert list(cpu_map(snapshot())) == []
+    assert cells(snapshot(thread(0, "web", "vCPU 0"), facts={})) == {"no node known": ["0 V"]}
+
+
+def test_the_grid_fits_into_a_terminal_and_a_node_begins_a_line() -> None:
+    nodes = [
+        CpuNode(f"node {one}", [CpuCell(cpu, "VW", "shares") for cpu in range(100 * one, 100 * one + 33)])
+        for one in (0, 1)
+    ]
+    lines = cpu_lines(nodes)
+    assert all(len(line) <= CPU_COLUMNS for line in lines)
+    assert [line[:6] for line in lines if line.strip() and line[0] != " "] == ["node 0", "node 1"]
+    assert sum(line.count("VW shares") for line in lines) == 66
+
+
+@pytest.mark.parametrize(
+    ("form", "has"),
+    [
+        ("text", "node 0  0 V waits"),
+        ("md", "```\nnode 0  0 V waits"),
+        ("html", '<span class="act own"><b>0</b> V waits</span>'),
+    ],
+)
+def test_each_format_draws_it(form: str, has: str) -> None:
+    block = CpuMap([CpuNode("node 0", [CpuCell(0, "V", "waits", form == "html"), CpuCell(1, "", "")])])
+    assert has in rendered(Document("t", "s", [block]), form).decode()
