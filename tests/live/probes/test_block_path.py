@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live.loop import PAGE, Books, Disk, loop
+from netconsole.telemetry.histogram import percentile
+from tests.support.live.disks import PAGE, Books, Disk, loop, null_block
 from tests.support.live.measurement import SEEN, Measurement, Row
 from tests.support.live.network import IS_EMULATED
 
 PROBE = "block_path"
 FEW = 40
+COMPLETES_NS = 2_000_000
 VM = f"made-of-disks-{os.getpid()}"
 
 
@@ -150,6 +152,26 @@ def test_the_submitter_may_be_a_vm(asked: Measurement, disk: Disk) -> None:
         asked.until(lambda: any(event.fields.get("pid") == process.pid for event in asked.events), "a sample")
         sampled = {event.fields["vm"] for event in asked.events if event.fields.get("pid") == process.pid}
         assert sampled == {VM}
+
+
+@pytest.mark.proves("block_path", "histograms.times", "tables.ios.{unqueued,most}")
+@pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
+def test_a_device_of_two_milliseconds(asked: Measurement, scheduler: str) -> None:
+    """Each request takes that long, wherever it came from; an insert is seen where there is a scheduler."""
+    with null_block(COMPLETES_NS, scheduler) as disk:
+        asked.set(PROBE, device=disk.name)
+        asked.begin()
+        pid = disk.ask("read", FEW)
+        row = row_of(asked, disk, pid, "read")
+        ended = has_ended(asked, row, FEW)
+        assert row.counts["unqueued"] == (ended if scheduler == "none" else 0)
+        assert timed(asked, disk, pid, "queue") == ended - row.counts["unqueued"]
+        [took] = [one.total for one in asked.histograms(PROBE, "times", pid=pid, stage="device")]
+        assert took.count == ended and (took.min or 0) >= COMPLETES_NS
+        assert (percentile(took, 50) or 0) <= COMPLETES_NS * 1.25
+        pid = disk.ask("apart", 2)
+        row = row_of(asked, disk, pid, "read")
+        assert row.counts["ios"] == 16 and (IS_EMULATED or row.gauges["most"] == 8)
 
 
 def test_books_are_subtracted() -> None:

@@ -1,4 +1,7 @@
-"""A loop device of a test's own, over a file: what is asked of it, and what the kernel's own books say."""
+"""Block devices of a test's own: loop devices over files, and null_blk with a known time of completion.
+
+What is asked of them, and what the kernel's own books say.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,6 +127,7 @@ class Disk:
 def loop(file: Path, size: int = 8 << 20, *, direct: bool = True) -> Iterator[Disk]:
     """A loop device over this file, which is made. Skips where there is none."""
     file.write_bytes(bytes(size))
+    _need("loop")
     try:
         control = os.open("/dev/loop-control", os.O_RDWR)
     except OSError:
@@ -134,11 +138,29 @@ def loop(file: Path, size: int = 8 << 20, *, direct: bool = True) -> Iterator[Di
     try:
         fcntl.ioctl(device, _SET_FD, backing)
         try:
-            if direct:
-                fcntl.ioctl(device, _SET_DIRECT, 1)
+            with suppress(OSError):  # tmpfs has none before 6.6
+                fcntl.ioctl(device, _SET_DIRECT, 1 if direct else 0)
             yield Disk(name)
         finally:
             fcntl.ioctl(device, _CLEAR, 0)
     finally:
         for one in (device, backing, control):
             os.close(one)
+
+
+@contextmanager
+def null_block(completes_ns: int, scheduler: str) -> Iterator[Disk]:
+    """A device that completes each request so long after it was issued, by a timer. Skips where there is none."""
+    _need("null_blk", "irqmode=2", f"completion_nsec={completes_ns}", "nr_devices=1", "submit_queues=1")
+    try:
+        disk = Disk("nullb0")
+        Path(f"/sys/block/{disk.name}/queue/scheduler").write_text(scheduler)
+        yield disk
+    finally:
+        subprocess.run(["modprobe", "--remove", "null_blk"], check=True)
+
+
+def _need(module: str, *settings: str) -> None:
+    done = subprocess.run(["modprobe", module, *settings], stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode and not Path(f"/sys/module/{module}").exists():
+        pytest.skip(f"cannot run here: this kernel has no {module}")

@@ -1,0 +1,26 @@
+"""block_path on each kernel of the lab: what is asked of a loop device, and of one whose time is known (null_blk).
+
+From 6.5 a tracepoint names the request in its submitter's task; before, only its bio. 5.10 passes the queue as well.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lab.kernels.compiled import bring, shipped
+from tests.lab.kernels.each import PROVEN
+from tests.lab.machine.hypervisor import Hypervisor
+from tests.lab.pytest_inside import run_pytest
+
+pytestmark = [pytest.mark.booting, pytest.mark.parametrize("bare", PROVEN, indirect=True)]
+
+FILE = "tests/live/probes/test_block_path.py"
+RUN_LIMIT_S = 900.0  # only a hang meets it
+
+
+def test_each_io_on_this_kernel(bare: Hypervisor) -> None:
+    bring(bare, shipped(("block_path",)).values())
+    run = run_pytest(bare, FILE, limit_s=RUN_LIMIT_S)
+    run.has_passed(FILE)
+    ran = {one.name for one in run.of(FILE) if one.state == "passed"}
+    assert {f"test_a_device_of_two_milliseconds[{one}]" for one in ("none", "mq-deadline")} <= ran
