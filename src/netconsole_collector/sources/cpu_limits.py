@@ -16,12 +16,12 @@ class CpuLimit(NamedTuple):
     stopped_ns: int
 
 
-def groups_of(host: Here, tid: str) -> List[str]:
-    """The groups of a thread that may bound its CPU time, and those around them: directories below GROUPS."""
+def groups_of(host: Here, tid: str, controller: str = "cpu") -> List[str]:
+    """The groups of a thread that may bound what ``controller`` gives out, and those around: directories in GROUPS."""
     found = []
     for line in text_of(host, "/proc/{}/cgroup".format(tid)).splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         steps = [step for step in path.split("/") if step][:_MAX_DEPTH]
         if ".." not in steps:

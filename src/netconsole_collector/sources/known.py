@@ -16,6 +16,7 @@ def _late(module: str, name: str) -> Callable[[], KernelSource]:
 
 KNOWN: Dict[str, Callable[[], KernelSource]] = {
     "self": _late("machine", "MachineLoad"),
+    "io_limits": _late("io_limits", "IoLimits"),
     "links": _late("links", "Links"),
     "nic": _late("nic_counters", "NicCounters"),
     "ovs": _late("ovs.flows", "OvsFlows"),

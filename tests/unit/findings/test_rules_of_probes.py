@@ -535,6 +535,16 @@ def test_what_a_block_device_fails_refuses_and_puts_back() -> None:
     quiet("block_path", "ios", "requeues", ASKED, 1, "sdb", "its driver puts back")
 
 
+LIMITED: dict[str, frames.Label] = {"vm": "web-07", "device": "sdb", "what": "reads", "group": "/machine/web-07"}
+
+
+@pytest.mark.proves("io_limits", "findings.limits.used_pct.!")
+def test_a_vm_that_uses_up_its_own_limit() -> None:
+    said(of_gauge("io_limits", "limits", LIMITED, {"used_pct": 90.0, "limit_per_s": 20}), None)
+    used = of_gauge("io_limits", "limits", LIMITED, {"used_pct": 97.5, "limit_per_s": 20})
+    said(used, "!", "web-07: reaches its own limit of reads on sdb", "97.5 % of 20 per second")
+
+
 # ---- percentiles ----
 
 ENDS: dict[str, frames.Label] = {"direction": "in", "from": "eth0", "to": "vnet7"}
