@@ -36,8 +36,10 @@ _DEVICE_LABELS = frozenset(name for name, meaning in BY_NAME.items() if meaning 
 _NETNS_LABELS = frozenset({"netns"})
 _HOST_LABELS = ("host", "hostname", "system_id")
 _OVS_DEVICES = ("bridge", "port", "interface")
-_DEVICE_FACTS = ("master", "bridge", "tap")
+_DEVICE_FACTS = ("master", "bridge", "tap", "mapped")
 """Properties whose value is the name of a device."""
+_FILE_FACTS = ("file",)
+"""Of disks: paths, which people name after who uses them."""
 _FIXED = frozenset({
     "schema", "level", "kind", "role", "by", "word", "verdict", "cause", "unit", "probe", "name", "stage",
     "probes", "hidden_by", "began", "ended", "not_measured_since", "created", "came",
@@ -77,7 +79,7 @@ _MAYBE_IPV6 = re.compile(r"[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 _MAX_IPV6 = 45
 _WORD = re.compile(r"\w")
 PSEUDONYM = re.compile(
-    rf"(?<![^\W_])(?:host|vm|process|device|netns|rule|group|uuid|mac|ip4|ip6)-[0-9a-f]{{{_DIGITS}}}(?![^\W_])"
+    rf"(?<![^\W_])(?:host|vm|process|device|netns|rule|group|file|uuid|mac|ip4|ip6)-[0-9a-f]{{{_DIGITS}}}(?![^\W_])"
 )
 """What stands for a name or an address in a redacted snapshot."""
 
@@ -243,6 +245,8 @@ class Redactor:
             self._add("vm", (rest[0], rest[0].partition(" #")[0]))
         elif (area in ("nic", "tc") and len(rest) > 1) or (area == "ovs" and len(rest) > 2 and rest[0] in _OVS_DEVICES):
             self._learn_device(rest[0] if area != "ovs" else rest[1])
+        elif area == "block" and len(rest) > 1:
+            self._learn_device(rest[0])
         elif area == "namespace" and rest:
             self._learn_namespace(rest[0])
             if rest[1:2] == ["sysctl"]:
@@ -252,7 +256,9 @@ class Redactor:
                 self._add("host", (value,))
             elif area == "netns":
                 self._learn_process(value) if where[-1] == "process" else self._learn_namespace(value)
-            elif where[-1] in _DEVICE_FACTS and area in ("nic", "ovs", "vm"):
+            elif where[-1] in _FILE_FACTS and area in ("block", "vm"):
+                self._add("file", (value,))
+            elif where[-1] in _DEVICE_FACTS and area in ("nic", "ovs", "vm", "block"):
                 self._learn_device(value)
 
     def _learn_labels(self, row: Mapping[str, Any], labels: _SecretLabels) -> None:

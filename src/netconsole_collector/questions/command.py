@@ -32,6 +32,7 @@ _OPTIONS: Dict[str, FrozenSet[str]] = {
     "nstat": frozenset(("-r", "--reset", "-d", "--scan", "-n", "--noupdate")),
     "ss": frozenset(("-K", "--kill", "-E", "--events", "-D", "--diag")),
     "free": frozenset(("-s", "--seconds")),
+    "lsblk": frozenset(()),
     "ps": frozenset(()),
     "iw": frozenset(()),
     "ip": frozenset(("-b", "-batch", "--batch", "-force")),
@@ -49,7 +50,10 @@ _OPTIONS: Dict[str, FrozenSet[str]] = {
 """The programs that may run, and the options by which they change something or never end."""
 for _name in ("ip6tables", "iptables-legacy", "ip6tables-legacy"):
     _OPTIONS[_name] = _OPTIONS["iptables"]
-_FILES = re.compile(r"/proc/(net/.+|interrupts|softirqs|meminfo|[^/]+/status)|/sys/fs/cgroup.*/cpu\.stat")
+_FILES = re.compile(
+    r"/proc/(net/.+|interrupts|softirqs|meminfo|[^/]+/status)|/sys/fs/cgroup.*/(cpu\.stat|io\.max)"
+    r"|/sys/block/[^/]+/(queue/(scheduler|nr_requests)|device/queue_depth)"
+)
 """What cat may show."""
 _NFT_OPTIONS = ("-a", "-n", "-nn", "-s", "-j")
 _SHOWS = {
@@ -100,7 +104,9 @@ def checked(line: str) -> List[str]:
     family = program.partition("-")[0]
     parts = [part for word in words[1:] for part in ([word] if family != "ovs" else re.split("[-/]", word))]
     if program == "cat" and not all(_FILES.fullmatch(word) and ".." not in word for word in words[1:]):
-        raise BadQuestion("command: cat shows files of /proc and control groups that netconsole names, and no other")
+        raise BadQuestion(
+            "command: cat shows files of /proc, devices and control groups that netconsole names, and no other"
+        )
     if family in _SHOWS and not any(part in _SHOWS[family] for part in parts):
         raise BadQuestion("command: of {} only what shows something is run".format(program))
     if family == "ovs" and not (_CHANGES | _OVS_CHANGES).isdisjoint(parts):

@@ -108,7 +108,12 @@ class IoLimits(KernelSource):
         used: Optional[float] = None
         if before is not None and now >= before and interval_ns > 0 and limit.per_s:
             used = round(100.0 * (now - before) * 1e9 / interval_ns / limit.per_s, 1)
-        labels: RowLabels = {"vm": vm, "device": self._name(limit.device), "what": what, "group": limit.group}
+        labels: RowLabels = {
+            "vm": vm,
+            "device": device_name(self._host, limit.device),
+            "what": what,
+            "group": limit.group,
+        }
         return labels, (now,), {"limit_per_s": limit.per_s, "used_pct": used}
 
     def _look(self) -> None:
@@ -126,15 +131,21 @@ class IoLimits(KernelSource):
                 del self._machines[pid]
                 self._processes.forget(pid)
 
-    def _name(self, number: str) -> str:
-        """Of a block device; its number where it is gone."""
-        try:
-            return self._host.link("/sys/dev/block/" + number).rpartition("/")[2]
-        except OSError:
-            return number
-
     def _arguments(self, pid: str) -> List[str]:
         return words(text_of(self._host, "/proc/{}/cmdline".format(pid)))
+
+
+def device_name(host: Here, number: str) -> str:
+    """Of a block device; its number where it is gone."""
+    try:
+        return host.link("/sys/dev/block/" + number).rpartition("/")[2]
+    except OSError:
+        return number
+
+
+def weight_of(host: Here, group: str) -> str:
+    """The share of a device that a control group gets, where others ask as well; empty where it has none."""
+    return _text(host, group, "io.weight").replace("default ", "").strip().replace("\n", ", ")
 
 
 def limits_of(host: Here, groups: List[str]) -> List[IoLimit]:

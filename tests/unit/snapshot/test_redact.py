@@ -250,12 +250,14 @@ def test_devices_and_namespaces_have_one_stand_in_each_through_the_whole_documen
         (("ovs", "system", "hostname"), "sw-rack3", "sw-rack3"),
         (("nic", "eth0", "master"), "bond-blue", "bond-blue"),
         (("netns", "4026532177", "name"), "red-customer", "red-customer"),
+        (("vm", "x", "disk", "0", "file"), "/images/red-customer.img", "red-customer"),
+        (("block", "dm-0", "mapped"), "vg-red--customer", "vg-red--customer"),
     ],
 )
 def test_a_name_that_only_a_fact_has_is_hidden_in_every_text(fact: tuple[str, ...], value: object, secret: str) -> None:
     document = made_up.document(1, samples=1)
     document["facts"] = {key(*fact): {"value": value}}
-    document["note"] = f"it began on {secret}, they say"
+    document["note"] = f"it began on {value if fact[-1] == 'file' else secret}, they say"
     hidden = Redactor(KEY).snapshot(msgspec.convert(document, Snapshot))
     assert secret not in encode(hidden).decode()
 

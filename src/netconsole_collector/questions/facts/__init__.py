@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List
 
-from netconsole_collector.questions.facts import cpu, kernel, memory, namespaces, nics, ovs, tc, vms
+from netconsole_collector.questions.facts import blocks, cpu, kernel, memory, namespaces, nics, ovs, tc, vms
 from netconsole_collector.questions.facts.reading import Fact, Facts, Json, reason
 
 AREAS: Dict[str, Callable[[Facts], None]] = {
@@ -19,6 +19,7 @@ AREAS: Dict[str, Callable[[Facts], None]] = {
     "sysctl": kernel.sysctls,
     "netns": namespaces.collect,
     "vm": vms.collect,
+    "block": blocks.collect,
     "nic": nics.collect,
     "tc": tc.collect,
     "namespace": namespaces.settings,

@@ -9,6 +9,7 @@ import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 from netconsole_collector.names.fact_keys import key
+from netconsole_collector.questions.facts import vm_disks
 from netconsole_collector.questions.facts.reading import Facts, decoded, reason
 from netconsole_collector.questions.facts.waiting import cpu_max, waited_pct
 from netconsole_collector.sources import qemu
@@ -68,6 +69,7 @@ def collect(facts: Facts) -> None:
             name = f"{name} #{sum(one.partition(' #')[0] == name for one in used) + 1}"
         used.add(name)
         _vm(facts, pid, name, line, workers.get(pid, []))
+        vm_disks.collect(facts, pid, name, arguments)
     facts.put("vm_count", found, "/proc/*/cmdline", volatile=True)
 
 
