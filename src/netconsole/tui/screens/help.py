@@ -13,7 +13,7 @@ from netconsole.tui.widgets.painted import Line
 
 
 class HelpScreen(OverScreen):
-    """What the pane measures, how, and what it cannot see; then the keys."""
+    """The keys, then what the pane measures, how, and what it cannot see."""
 
     def __init__(
         self,
@@ -27,7 +27,8 @@ class HelpScreen(OverScreen):
         """``without``: ids of the actions that cannot be used in this console; ``missing``: why the pane is empty."""
         super().__init__()
         names = [name for name in pane.probes if name in manifests] if probe is None else [probe]
-        self._lines = help_pane.lines(pane.name, missing, [manifests[name] for name in names], keymap, without)
+        self._of = pane.name, missing, [manifests[name] for name in names], keymap
+        self._without = without
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
-        return self._lines
+        return help_pane.lines(*self._of, width, self._without)

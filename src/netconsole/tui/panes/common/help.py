@@ -1,13 +1,17 @@
-"""What a pane measures, how, and what it cannot see: ten lines, then the keys."""
+"""The keys on one screen; below them what a pane measures, how, and what it cannot see."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from netconsole.base import figure
 from netconsole.probes.manifest import Manifest
 from netconsole.tui import actions
 from netconsole.tui.widgets.painted import Line
 
+_KEYS_WIDTH, _TITLE_WIDTH = 17, 19
+_KEY_COLUMNS = _KEYS_WIDTH + _TITLE_WIDTH + 2
+"""Cells of one column of keys."""
 _GENERAL: dict[str, str] = {
     "overview": (
         "STANDS OUT ranks what is worth a look: !! act, ! look. What is large appears at once, a small loss when it "
@@ -30,15 +34,16 @@ _GENERAL: dict[str, str] = {
 
 
 def lines(
-    pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[str, str], without: Collection[str] = ()
+    pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[str, str], width: int, without: Collection[str]
 ) -> list[Line]:
-    """The help page of a pane: its probes first, that of the table in front on top.
+    """The help page of a pane: the keys side by side, then its probes, that of the table in front on top.
 
     ``without``: ids of the actions that cannot be used in this console.
     """
-    page: list[Line] = [[(f" {_GENERAL[pane]}", "")]] if pane in _GENERAL else []
+    page = _keys(keymap, width, without)
+    page += [[(f" {_GENERAL[pane]}", "")], []] if pane in _GENERAL else []
     if missing:
-        page.append([(f" {missing}", "")])
+        page += [[(f" {missing}", "")], []]
     for manifest in probes:
         points = dict.fromkeys(one.point for program in manifest.programs for one in program.attach[:1])
         how = ", ".join(points) if points else "reads the kernel's own counters once per interval"
@@ -48,11 +53,22 @@ def lines(
             [("   how         ", "dim"), (how, "")],
             [("   cannot see  ", "dim"), (manifest.cannot_see or "nothing known", "")],
         ]
-    page += [[], [(" Keys", "head")]]
-    for action in actions.ACTIONS:
-        if action.id in without:
-            continue
-        keys = actions.written(action, keymap)
-        page.append([(f"   {keys:<17}", "key"), (f"{action.title:<22}", ""), (action.help, "dim")])
-    page += [[], [("   To change keys: keys.toml, see docs/use/console.md", "dim")]]
-    return page
+    return [*page, [], [(" To change keys: keys.toml, see docs/use/console.md", "dim")]]
+
+
+def _keys(keymap: Mapping[str, str], width: int, without: Collection[str]) -> list[Line]:
+    """The keys in columns, read downwards. What a key does in full, ``:`` says."""
+    here = [action for action in actions.ACTIONS if action.id not in without and action.scope != "facts"]
+    shown = [action for action in here if not action.id.startswith("pane.")]
+    pieces = [(actions.written(action, keymap), action.title) for action in shown]
+    panes = [action for action in here if action.id.startswith("pane.")]
+    columns = max(1, width // _KEY_COLUMNS)
+    height = -(-len(pieces) // columns)
+    page: list[Line] = [[(" Keys", "head"), ("  : says what each does, and finds VMs and rows by name", "dim")]]
+    for row in range(height):
+        line: Line = []
+        for keys, title in pieces[row::height]:
+            line = [*line, (f" {figure.fit(keys, _KEYS_WIDTH)} ", "key"), (figure.fit(title, _TITLE_WIDTH), "")]
+        page.append(line)
+    opened = " ".join(f"{actions.written(action, keymap)} {action.title}" for action in panes)
+    return [*page, [(" Panes  ", "head"), (opened, "")], []]
