@@ -22,7 +22,6 @@ from netconsole.telemetry.ledger import LEDGER_FAULTS
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import ProbeState, State
 from netconsole.telemetry.tables import row_key
-from netconsole.telemetry.words import short_reason
 
 OVER_BUDGET_AFTER = 10
 """Intervals in a row for what watching costs: starting up is dear, and over by then."""
@@ -259,7 +258,7 @@ def _with_families_of(known: Match | None, match: Match) -> Match:
 
 
 def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
-    """What was looked at when nothing stands out: `nothing stands out in 7 probes; ovs_flows: no Open vSwitch here`."""
+    """What was looked at when nothing stands out: `nothing stands out in 7 probes; not looked at here: ovs_flows …`."""
     measuring = [probe for probe in state.probes.values() if probe.measuring and probe.mode != "counters"]
     counting = [figure.safe(one.name) for one in state.probes.values() if one.measuring and one.mode == "counters"]
     waiting = [figure.safe(probe.name) for probe in state.probes.values() if not probe.settled]
@@ -273,9 +272,7 @@ def looked_at(state: State, manifests: Mapping[str, Manifest]) -> str:
     for probe in state.probes.values():
         if probe.status == "degraded" and probe.why and not probe.attach:  # a source that leaves something out
             parts.append(f"{figure.safe(probe.name)}: {figure.safe(probe.why)}")
-    silent: dict[str, list[str]] = {}
-    for probe in state.probes.values():
-        if probe.status in ("unsupported", "off"):
-            silent.setdefault(short_reason(probe.why or probe.status), []).append(figure.safe(probe.name))
-    parts += [f"{', '.join(names)}: {figure.safe(reason)}" for reason, names in silent.items()]
+    silent = [figure.safe(one.name) for one in state.probes.values() if one.status in ("unsupported", "off")]
+    if silent:
+        parts.append(f"not looked at here: {', '.join(silent)} (pane Cost says why)")
     return "; ".join(parts) or "nothing is measured yet"

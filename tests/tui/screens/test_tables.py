@@ -205,3 +205,11 @@ async def test_what_is_said_without_rows_takes_the_lines_that_are_free() -> None
         table.show([], now_s=0.0, note=" ".join(words * 50))
         lines = table.text().splitlines()
         assert len(lines) == table.size.height and lines[-1].endswith("…")
+
+
+async def test_the_free_lines_have_the_whole_sentence_of_the_row_under_the_cursor() -> None:
+    async with running((40, 24)) as one:
+        lines = (await one.press("down")).splitlines()
+        at = next(place for place, line in enumerate(lines) if line.startswith("    "))
+        whole = " ".join(" ".join(lines[at : at + 2]).split())
+        assert whole.startswith("vnet3: 4") and "FULL_RING at tun_net_xmit (0.13 % of its packets)" in whole

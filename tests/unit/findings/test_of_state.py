@@ -39,14 +39,6 @@ def test_probes_that_failed_for_one_reason_are_one_incident(stream: Stream, mani
     ]
 
 
-def test_probes_that_are_silent_for_one_reason_are_named_together(
-    stream: Stream, manifests: dict[str, Manifest]
-) -> None:
-    for name, why in (("a", "x is not loaded; it cannot measure this"), ("b", "x is not loaded; nor that"), ("c", "y")):
-        stream.state.apply(frames.Status(**stream.stamp(name), state="unsupported", mode="summary", why=why))
-    assert looked_at(stream.state, manifests).endswith("; a, b: x is not loaded; c: y")
-
-
 def test_a_probe_in_mode_counters_is_not_said_to_have_been_looked_at(
     stream: Stream, manifests: dict[str, Manifest]
 ) -> None:
@@ -93,7 +85,8 @@ def test_when_nothing_stands_out_it_says_what_was_looked_at(stream: Stream, mani
     stream.end()
     other = frames.Status(**stream.stamp("ovs"), state="unsupported", mode="summary", why="not on this host")
     stream.state.apply(other)
-    assert looked_at(stream.state, manifests) == "nothing stands out in 1 probe; ovs: not on this host"
+    away = "not looked at here: ovs (pane Cost says why)"
+    assert looked_at(stream.state, manifests) == f"nothing stands out in 1 probe; {away}"
 
 
 def test_what_starting_up_costs_is_no_finding(stream: Stream, manifests: dict[str, Manifest]) -> None:

@@ -76,6 +76,7 @@ class StableOrder:
 
 
 _TITLE_LINES = 1
+_WHOLE_INDENT = 4
 _BLANK = Cell("")
 
 
@@ -263,13 +264,25 @@ class LineTable(Painted, can_focus=True):
         if index < len(self._keys):
             return self._row_line(self._rows[self._keys[index]], width)
         if self._keys:
-            return [(" " * width, "")]
+            return self._whole_line(index - len(self._keys), width)
         return [(figure.fit(f" {self._note_line(index, width)}", width), "dim")]
 
     def highlighted(self) -> int | None:
         if not self._keys or not (self.has_focus or self._is_led):
             return None
         return self._body_top() + self._cursor_index - self._top
+
+    def _whole_line(self, free: int, width: int) -> Line:
+        """A free line below the rows: the sentence of the row under the cursor, where its column cuts it."""
+        row = self._rows[self._keys[self._cursor_index]]
+        for column, _, columns in self._placed:
+            cell = row.cells.get(column.name, _BLANK)
+            if cell.sentence is not None and figure.width(cell.text) > columns:
+                lines = folded(cell.text, width - _WHOLE_INDENT)
+                is_last = free == self._body_lines() - len(self._keys) - 1
+                text = " ".join(lines[free:]) if is_last else "".join(lines[free : free + 1])
+                return [(figure.fit(" " * _WHOLE_INDENT + text, width), "dim")]
+        return [(" " * width, "")]
 
     def _note_line(self, index: int, width: int) -> str:
         """A line of what is said without rows. What has no room in the last line is cut there."""
