@@ -90,11 +90,18 @@ def _threads(one: MachineFigures) -> Iterator[ReportBlock]:
         yield Heading("Threads")
         shares = [[_pct(one, row, "ran_ns"), _pct(one, row, "waited_ns")] for row in rows]
         lines = [
-            [role(row), figure.safe(row.get("tid")), ran, waited, _count(row.get("cpu"))]
+            [
+                role(row),
+                figure.safe(row.get("tid")),
+                ran,
+                waited,
+                _count(row.get("involuntary")),
+                _count(row.get("cpu")),
+            ]
             for row, (ran, waited) in zip(rows, shares, strict=True)
         ]
-        head = ["thread", "tid", "of a core", "waits for a CPU", "last on CPU"]
-        yield TextTable(head, lines[:MAX_ROWS], frozenset({1, 2, 3, 4}), max(0, len(lines) - MAX_ROWS))
+        head = ["thread", "tid", "of a core", "waits for a CPU", "times switched off", "last on CPU"]
+        yield TextTable(head, lines[:MAX_ROWS], frozenset({1, 2, 3, 4, 5}), max(0, len(lines) - MAX_ROWS))
 
 
 def _queues(one: MachineFigures) -> Iterator[ReportBlock]:

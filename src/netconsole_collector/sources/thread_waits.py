@@ -22,7 +22,9 @@ YOUNG_LOOKS = 15
 """Looks at a new process, one in each interval: what it has counted before it is found is in no figure."""
 SOME_WAIT_PCT = 1.0
 """From this share of an interval on, a thread's CPU is read again."""
-COUNTS = ("ran_ns", "waited_ns", "runs")
+BOOKS = ("ran_ns", "waited_ns", "runs")
+COUNTS = (*BOOKS, "involuntary")
+_INVOLUNTARY = re.compile(r"^nonvoluntary_ctxt_switches:\s*(\d{1,20})\s*$", re.M)
 _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG|HVF)$")
 _OF_SWITCH = re.compile(r"(handler|revalidator)(\d+)")
 NAMELESS = "thread without a name"
@@ -40,13 +42,17 @@ _CLOSED = "this kernel does not say how long threads wait for a CPU: sysctl kern
 
 
 class _Thread:
-    """``where``: its directory in /proc. ``waited``: what its books said in the interval before; -1 at the first."""
+    """``where``: its directory in /proc. ``waited``: what its books said in the interval before; -1 at the first.
+
+    ``involuntary``: how often it was switched off its CPU; read again when it waits, as its CPU is.
+    """
 
     def __init__(self, where: str, labels: Dict[str, Union[str, int, None]]) -> None:
         self.where = where
         self.labels = labels
         self.waited = -1
         self.cpu: Optional[int] = None
+        self.involuntary: Optional[int] = None
 
 
 class ThreadWaits(KernelSource):
@@ -130,7 +136,7 @@ class ThreadWaits(KernelSource):
 
     def _reading(self, thread: _Thread, interval_ns: int, is_looking: bool) -> Optional[SourceRow]:
         fields = text_of(self._host, thread.where + "/schedstat").split()
-        if len(fields) != len(COUNTS):
+        if len(fields) != len(BOOKS):
             self._threads.pop(str(thread.labels["tid"]), None)
             return None
         ran, waited, runs = map(int, fields)
@@ -142,7 +148,14 @@ class ThreadWaits(KernelSource):
         if is_looking or share >= SOME_WAIT_PCT:
             stat = text_of(self._host, thread.where + "/stat").rpartition(")")[2].split()
             thread.cpu = int(stat[PROCESSOR]) if len(stat) > PROCESSOR else None
-        return thread.labels, (ran, waited, runs), {"cpu": thread.cpu, "waited_pct": round(share, 1)}
+        if thread.involuntary is None or share >= SOME_WAIT_PCT:
+            switches = _INVOLUNTARY.search(text_of(self._host, thread.where + "/status"))
+            thread.involuntary = int(switches.group(1)) if switches else None
+        return (
+            thread.labels,
+            (ran, waited, runs, thread.involuntary),
+            {"cpu": thread.cpu, "waited_pct": round(share, 1)},
+        )
 
     def _arguments(self, pid: str) -> List[str]:
         return words(text_of(self._host, "/proc/{}/cmdline".format(pid)))

@@ -76,6 +76,29 @@ def test_a_share_is_what_a_thread_waited_of_the_interval(source: ThreadWaits, tm
     assert row.gauges == {"cpu": 3, "waited_pct": 25.0} and row.labels["tid"] == 501
 
 
+@pytest.mark.proves("thread_waits", "tables.threads.involuntary")
+def test_how_often_a_thread_was_switched_off_its_cpu_is_counted_when_it_waits(
+    source: ThreadWaits, tmp_path: Path
+) -> None:
+    """What it was before it waited is not lost: it is told late."""
+    machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    machine.thread(501, "CPU 0/KVM", ran=10)
+    status = machine.path / "task/501/status"
+
+    def told(switches: int, waited: int) -> tuple[int | None, int]:
+        status.write_text(f"Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{switches}\n")
+        machine.thread(501, "CPU 0/KVM", ran=1000 * switches, waited=waited)
+        count = rows(source)["web", "vCPU 0"].counts["involuntary"]
+        return count.delta, count.total
+
+    assert "involuntary" not in rows(source)["web", "vCPU 0"].counts, "it is not known, and not 0"
+    some = SECOND_NS // 50
+    assert told(40, 0) == (0, 0), "from before it was watched"
+    assert told(45, 1) == (0, 0)
+    assert told(47, 1 + some) == (7, 7)
+    assert told(50, 1 + 2 * some) == (3, 10)
+
+
 def test_a_thread_that_does_not_wait_is_read_from_one_file(source: ThreadWaits, tmp_path: Path) -> None:
     machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
     machine.thread(501, "CPU 0/KVM", cpu=1)
