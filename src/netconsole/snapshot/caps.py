@@ -30,7 +30,7 @@ MANY_PER_S = 1000.0
 SMALL_BYTES, FAST_BYTES_PER_S = 1600.0, 10e6
 """A mean packet up to so long is no merged one; below this rate it costs little that it is not."""
 _OFF = ("off", "False", "false", "0")
-_TOLD = ("cpu-wait", "tap-ring-full")
+_TOLD = ("cpu-wait", "tap-ring-full", "io-limit")
 """Causes of incidents that a check of their own tells."""
 _LIMIT = re.compile(r"([0-9]{1,18}) ([1-9][0-9]{0,17})")
 """Microseconds of CPU time, and in how many of them, as in cpu.max."""
@@ -313,6 +313,38 @@ def _offload(one: MachineFigures) -> Cap:
     return Cap("free", name, f"segmentation offload is {'off, and little moves' if is_off else 'on'}")
 
 
+def _io_limit(one: MachineFigures) -> Cap:
+    name = "the I/O limit of its disks"
+    found = [row for row in one.rows("io_limits", "limits") if row.get("vm") == one.name]
+    if not found and not _is_settled(one, "io_limits"):
+        return Cap("unknown", name, _lacks(one, "io_limits"))
+    shares = [
+        (100.0 * one.per_s("io_limits", row, "passed") / limit, row)
+        for row in found
+        if (limit := number(row.get("limit_per_s")) or 0.0) > 0
+    ]
+    worst = max(shares, key=lambda pair: pair[0], default=None)
+    if worst is not None:
+        share, row = worst
+        passed = figure.number(one.per_s("io_limits", row, "passed"))
+        much = f"{passed} of {figure.number(number(row.get('limit_per_s')))} {row.get('what')} per second"
+        said = f"its control group limits its I/O on {row.get('device')} (io.max): {much}"
+        if share >= FULL_PCT:
+            return Cap("caps", name, said)
+    by_qemu = [text for key, text in _disk_facts(one) if key == "limits"]
+    if by_qemu:
+        text = f"QEMU itself limits its disks ({by_qemu[0]}); how much of that it uses is not known"
+        return Cap("unknown", name, text)
+    return Cap("free", name, said if worst is not None else "no control group of it limits its I/O, nor does QEMU")
+
+
+def _disk_facts(one: MachineFigures) -> list[tuple[str, str]]:
+    """What is known of its disks: property and value."""
+    prefix = fact_key("vm", one.name, "disk", "")
+    facts = one.snapshot.facts
+    return [(name.rpartition("/")[2], str(facts[name].value)) for name in facts if name.startswith(prefix)]
+
+
 def _else(one: MachineFigures) -> Cap:
     name = "anything else that stands out"
     if one.snapshot.incidents is None:
@@ -326,7 +358,7 @@ def _else(one: MachineFigures) -> Cap:
 
 _CHECKS: Sequence[Callable[[MachineFigures], Cap]] = (
     _runs, _waits, _limit, _pmd, _worker, _shaper, _policer, _tc_policer, _meter, _vcpus, _ring,
-    _one_queue, _offload, _else,
+    _one_queue, _offload, _io_limit, _else,
 )  # fmt: skip
 
 

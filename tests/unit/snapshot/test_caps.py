@@ -45,6 +45,15 @@ FREE: dict[str, Any] = {
                 ]
             },
         },
+        "io_limits": {
+            "status": "attached",
+            "tables": {
+                "limits": [
+                    {"vm": "web", "device": "sdb", "what": "reads", "passed": 100, "limit_per_s": 20},
+                    {"vm": "db", "device": "sdb", "what": "reads", "passed": 200, "limit_per_s": 20},
+                ]
+            },
+        },
         "tun_queues": {
             "status": "attached",
             "tables": {
@@ -187,6 +196,10 @@ def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_f
             "segmentation offload is off at vnet7: 10.0k packets/s of 1.40k bytes",
         ),
         (
+            lambda d: table(d, "io_limits", "limits")[0].update(passed=185),
+            "its control group limits its I/O on sdb (io.max): 18.5 of 20 reads per second",
+        ),
+        (
             incident(cause="firewall-drops", what="vnet7: nft rule …", where={"device": "vnet7"}),
             "vnet7: nft rule",
         ),
@@ -292,6 +305,12 @@ def of_two(document: dict[str, Any]) -> None:
             "tun_queues has not measured",
         ),
         (lambda d: d["facts"].clear() or d["probes"].pop("tun_queues"), "the virtual CPUs", "no thread of it is known"),
+        (lambda d: d["probes"].pop("io_limits"), "the I/O limit of its disks", "io_limits has not measured"),
+        (
+            lambda d: d["facts"].update({"vm/web/disk/0/limits": {"value": "iops-total=20"}}),
+            "the I/O limit of its disks",
+            "QEMU itself limits its disks (iops-total=20); how much of that it uses is not known",
+        ),
         (lambda d: d.update(incidents=None), "anything else that stands out", "nobody looked for incidents"),
         (
             lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "9" * 400 + " 1"}}),
