@@ -109,6 +109,10 @@ def memory(value_kb: float | None) -> str:
     return f"{number(value_kb)} kB" if value_kb < 1024 else f"{number(value_kb / 1024)} MB"
 
 
+INDEX = "index"
+"""The unit of a gauge that is a place, such as a position in a ring: it is written exactly, and never compared."""
+
+
 def quantity(value: float | None, unit: str, at_least: bool | str = False) -> str:
     """A figure in the unit of a manifest: times and percentages as above, anything else as number and unit."""
     if value is None or math.isnan(value):
@@ -119,6 +123,8 @@ def quantity(value: float | None, unit: str, at_least: bool | str = False) -> st
         return percent(value, at_least)
     if unit == "kB":
         return memory(value)
+    if unit == INDEX:
+        return str(round(value)) if math.isfinite(value) else UNKNOWN
     text = number(value, at_least)
     return f"{text} {unit}" if unit else text
 

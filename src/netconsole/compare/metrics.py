@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from netconsole.base import figure
 from netconsole.compare.labels import Meanings, MetricLabels, Names
 from netconsole.compare.significance import EFFECTIVE_SAMPLES
 from netconsole.probes.manifest import Manifest, TableSpec
@@ -312,6 +313,8 @@ def _value_columns(probe: str, data: ProbeData, table: str, columns: TableColumn
     rows, several = data.tables[table], len(columns.values) > 1
     found = {}
     for column, spec in columns.values.items():
+        if spec.unit == figure.INDEX:
+            continue
         kind: MetricKind = "gauge" if spec.kind == "max" else "table"
         name, words = f"{table}.{column}" if several else table, f"{table} {column}"
         worse = _worse(spec.worse, "gauge" if kind == "gauge" else "count", words, spec.unit)

@@ -91,6 +91,7 @@ def test_quantities_carry_their_unit() -> None:
     assert figure.quantity(12, "") == "12" and figure.quantity(2, "%", at_least=True) == "≥2 %"
     assert figure.quantity(1.26, "percent") == "1.26 %"
     assert figure.quantity(2048, "kB") == "2 MB"
+    assert figure.quantity(65_530, "index") == "65530" and figure.quantity(float("inf"), "index") == "–"
     assert figure.elapsed(3 * 3600 + 4 * 60 + 5.9) == "03:04:05"
 
 

@@ -278,6 +278,17 @@ def of_probe(name: str, total: int | None = 0, **more: Any) -> Snapshot:
     return changed(EMPTY, probes={name: {"status": "attached", "counters": counters, **more}}, facts={})
 
 
+def test_a_place_in_a_ring_is_no_figure() -> None:
+    """It is another one in each snapshot, and says nothing."""
+
+    def of(number: int) -> Snapshot:
+        rows, columns = [{"at": number, "depth": 3}], {"at": {"kind": "max", "unit": "index"}, "depth": {"kind": "max"}}
+        return of_probe("a", None, tables={"t": rows}, columns={"t": {"values": columns}})
+
+    found = compare(of(60_000), [of(number) for number in (1, 2, 3, 4)])
+    assert found.findings == [] and "t.at" not in str(found.not_comparable)
+
+
 def test_nothing_that_could_be_compared_is_not_the_same() -> None:
     """Also if a setting changed: nobody knows whether the path is worse."""
     found = compare(of_probe("a", 5), [of_probe("b", 9)])
