@@ -76,10 +76,12 @@ def console(
         try:
             plan = what.plan(interval_s)
         except Unable as error:
-            shown = replay.offer(str(error))
-            if shown is None:
+            plan = what.plan(interval_s, counters_only=True)
+            chosen = replay.offer(str(error), len(plan.requests))
+            if chosen is None:
                 raise
-            return shown
+            if chosen != replay.THIS_HOST:
+                return UNABLE if chosen == replay.NOTHING else replay.open_replay(Path(chosen))
         if sys.stderr.isatty():
             count = things(len(plan.requests), "probes")
             print(f"netconsole: profile {safe(plan.profile.name, 40)}, {count}; the screen opens next", file=sys.stderr)

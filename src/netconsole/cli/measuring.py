@@ -106,8 +106,11 @@ class Measuring:
             raise bad("--interval", "", f"{expected}: a figure needs a whole interval")
         return seconds
 
-    def plan(self, interval_s: float = 1.0, duration_s: float | None = None) -> RunPlan:
-        """What to run. Raises BadInput and Unable before anything is started."""
+    def plan(self, interval_s: float = 1.0, duration_s: float | None = None, counters_only: bool = False) -> RunPlan:
+        """What to run. Raises BadInput and Unable before anything is started.
+
+        ``counters_only``: what needs no BPF program; there may be nothing.
+        """
         from netconsole.host.privileges import require
         from netconsole.probes.catalogue import load_all
         from netconsole.profile.loader import load
@@ -118,8 +121,11 @@ class Measuring:
         requests = plan(chosen, manifests, self.probe or ())
         if not requests:
             raise bad("--profile", chosen.name, "all probes of this profile are off: there is nothing to measure")
+        if counters_only:
+            requests = [request for request in requests if request.source != "bpf"]
         made = RunPlan(chosen, manifests, requests, self.probe or (), self.force, interval_s, duration_s)
-        check_used(filters, made)
+        if requests:
+            check_used(filters, made)
         if not self.host:
             require(requests)
         return made

@@ -13,7 +13,7 @@ from netconsole.base.checker import close
 from netconsole.base.errors import bad
 from netconsole.base.figure import elapsed, safe
 from netconsole.base.readers import stat_of
-from netconsole.cli.options import DONE, UNABLE, has_terminal
+from netconsole.cli.options import DONE, has_terminal
 
 if TYPE_CHECKING:
     from netconsole.profile.profile import Budget
@@ -83,23 +83,31 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths.data("recordings").glob("*.ncrec"))}
 
 
-def offer(why: str) -> int | None:
-    """Ask on the terminal whether to look at a shipped recording, since this host cannot be measured.
+THIS_HOST, NOTHING = "this host", ""
+"""What may be chosen besides a recording."""
 
-    Returns the exit code; None when there is nobody to ask, or nothing to offer.
+
+def offer(why: str, counters: int) -> str | None:
+    """Ask on the terminal what to look at, since this host cannot be measured as was asked.
+
+    ``counters``: how many probes can run here all the same. Returns the path of a shipped recording, THIS_HOST or
+    NOTHING; None when there is nobody to ask, or nothing to offer.
     """
     recordings = shipped()
-    if not recordings or not has_terminal():
+    if not (recordings or counters) or not has_terminal():
         return None
     print(f"netconsole: {why}", file=sys.stderr)
     print("netconsole: recordings of other hosts show what the console looks like:")
-    for number, (name, path) in enumerate(recordings.items(), 1):
-        print(f"  {number}  {name:<12} {_summary(path)}")
-    print("netconsole: replay which? (number; Enter: none) ", end="", flush=True)
+    lines = [(str(path), f"{name:<12} {_summary(path)}") for name, path in recordings.items()]
+    if counters:
+        lines.append((THIS_HOST, f"{THIS_HOST:<12} its counters only: {counters} probes run without privileges"))
+    for number, (_, line) in enumerate(lines, 1):
+        print(f"  {number}  {line}")
+    print("netconsole: which? (number; Enter: none) ", end="", flush=True)
     answer = sys.stdin.readline().strip()
-    if not answer.isdecimal() or not 1 <= int(answer) <= len(recordings):
-        return UNABLE
-    return open_replay(list(recordings.values())[int(answer) - 1])
+    if not answer.isdecimal() or not 1 <= int(answer) <= len(lines):
+        return NOTHING
+    return lines[int(answer) - 1][0]
 
 
 def budget_of(recorded: Mapping[str, float | str | None]) -> Budget:

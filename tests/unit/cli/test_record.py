@@ -151,11 +151,10 @@ def test_what_cannot_be_replayed_is_one_line(words: list[str], told: str, capsys
     assert told in said and len(said.splitlines()) == 1
 
 
-def asked(answer: bytes) -> tuple[int, str]:
-    """What the console without privileges says on a terminal where this is answered, and how it ends."""
-    script = "from netconsole.cli import replay as cli_replay\nimport sys\n"
-    script += "cli_replay.open_replay = lambda path: print('replays', path.name) or 0\n"
-    script += "result = cli_replay.offer('not root')\nsys.exit(99 if result is None else result)\n"
+def asked(answer: bytes, counters: int = 4) -> tuple[str, str]:
+    """What is chosen on a terminal where this is answered, and what was shown."""
+    script = "from netconsole.cli import replay as cli_replay\n"
+    script += f"print(f'chosen <{{cli_replay.offer(\"not root\", {counters})}}>')"
     main, side = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", script], stdin=side, stderr=side, stdout=side)
     os.close(side)
@@ -167,24 +166,29 @@ def asked(answer: bytes) -> tuple[int, str]:
     except OSError:  # the other side is gone
         pass
     os.close(main)
-    return process.wait(LIMIT_S), shown.decode()
+    assert process.wait(LIMIT_S) == 0
+    return shown.decode().partition("chosen <")[2].partition(">")[0], shown.decode()
 
 
-def test_who_may_not_measure_is_offered_a_recording() -> None:
-    code, shown = asked(b"1\n")
-    assert code == 0 and "replays drops.ncrec" in shown
-    assert "netconsole: not root" in shown and "recordings of other hosts" in shown and "1  drops" in shown
+def test_who_may_not_measure_is_offered_a_recording_or_the_counters_of_this_host() -> None:
+    chosen, shown = asked(b"1\n")
+    assert chosen.endswith("/drops.ncrec") and "1  drops" in shown
+    assert "netconsole: not root" in shown and "recordings of other hosts" in shown
+    (line,) = [line for line in shown.splitlines() if "this host" in line]
+    assert line.split()[1:3] == ["this", "host"] and "4 probes run without privileges" in line
+    assert asked(f"{line.split()[0]}\n".encode())[0] == cli_replay.THIS_HOST
+    assert "this host" not in asked(b"\n", counters=0)[1]
 
 
 @pytest.mark.parametrize("answer", [b"\n", b"0\n", b"99\n", b"no\n", "²\n".encode()])
 def test_who_wants_none_is_told_what_is_missing(answer: bytes) -> None:
-    code, shown = asked(answer)
-    assert code == options.UNABLE and "not root" in shown and "replays" not in shown
+    chosen, shown = asked(answer)
+    assert chosen == cli_replay.NOTHING and "not root" in shown
 
 
 def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115, PTH123
-    assert cli_replay.offer("not root") is None
+    assert cli_replay.offer("not root", 4) is None
 
 
 def test_a_recording_that_is_made_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
