@@ -47,6 +47,7 @@ _UNITS = {
     "bytes": "bytes",
     "packets": "packets",
     "intervals": "intervals",
+    "port": "number of a port",
 }
 _HINTS = {
     "device": "name of an interface; empty: all",

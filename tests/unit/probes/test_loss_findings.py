@@ -76,6 +76,39 @@ def test_idle_sockets_of_a_shared_port_are_said_with_the_flows_behind_it() -> No
     assert one.sentence == "TCP port 80: 4 workers, 2 get all connections"
 
 
+@pytest.mark.proves("mirror", "findings.workers.lost.!!", "findings.malformed.packets.!")
+def test_a_mirror_says_which_worker_loses_and_who_sends_wrong_headers() -> None:
+    session, incidents = PlayedSession(), Incidents({"mirror": catalogue.shipped("mirror")})
+    worker = {
+        "inode": 5,
+        "process": "probe (7)",
+        "address": "0.0.0.0",
+        "netns": "host",
+        "protocol": "UDP",
+        "port": 4789,
+    }
+    wrong = {"wrong": "cut short", "tunnel": "VXLAN", "source": "192.0.2.1", "netns": "host"}
+    found: list[Incident] = []
+    for second in range(ENOUGH):
+        scenario = Scenario().hello().status("mirror") if not second else Scenario()
+        lost = {"labels": worker, "counts": {"lost": (40, 40 * second)}, "gauges": {"buffer_bytes": 212992}}
+        scenario.table("mirror", "workers", [lost])
+        scenario.table(
+            "mirror", "malformed", [{"labels": wrong, "counts": {"packets": (30, 30 * second)}, "gauges": {}}]
+        )
+        session.play(scenario.end())
+        found = incidents.update(session.state)
+    assert {(one.level, one.cause, one.sentence) for one in found} == {
+        (
+            "!!",
+            "receive-buffer-full",
+            "probe (7) UDP port 4789: a worker of the mirror does not keep up, its buffer of 208 kB is full:"
+            " 40 packets/s lost",
+        ),
+        ("!", "mirror-malformed", "192.0.2.1: sends VXLAN with wrong headers (cut short): 30 packets/s"),
+    }
+
+
 @pytest.mark.proves("protocol_counters", "findings.conntrack.full_pct.!")
 def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     assert said("protocol_counters", {"netns": "blue"}, 0, {"entries": 800, "limit": 1000, "full_pct": 80}) == []
