@@ -253,8 +253,9 @@ def _table(
     main = next(iter(columns.values))
     labels = [label for label in columns.labels if any(row.get(label) not in (None, "") for row in rows)]
     values = [name for name in columns.values if any(row.get(name) for row in rows)] or [main]
+    ranked = [value for value in values if columns.values[value].unit != figure.INDEX]
     ordered = sorted(
-        enumerate(rows), key=lambda one: -max((number(one[1].get(value)) or 0.0 for value in values), default=0.0)
+        enumerate(rows), key=lambda one: -max((number(one[1].get(value)) or 0.0 for value in ranked), default=0.0)
     )
     head = list(labels)
     for value in values:
@@ -290,7 +291,8 @@ def _cells(
     total_lacks, rate_lacks = bool(lost) or scaled, bool(lost - {UNSEEN}) or scaled
     known = number(value)
     if column.kind == "max":
-        return [figure.quantity(known, column.unit) if column.unit in TIME_UNITS else figure.number(known)]
+        has_own_form = column.unit in TIME_UNITS or column.unit == figure.INDEX
+        return [figure.quantity(known, column.unit) if has_own_form else figure.number(known)]
     per_s = known / span_s if known is not None and span_s else None
     if column.unit in TIME_UNITS:
         return [

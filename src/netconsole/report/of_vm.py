@@ -121,15 +121,20 @@ def _queues(one: MachineFigures) -> Iterator[ReportBlock]:
 
 def _rings(one: MachineFigures) -> Iterator[ReportBlock]:
     """The indices of each ring between guest and vhost, at the end of the last run."""
-    lines = [
-        [figure.safe(row.get("device")), figure.safe(row.get("queue")), _WAYS.get(str(row.get("direction")), ""), said]
-        for row in one.queues("vhost_queues")
-        if (said := "; ".join(filter(None, (guest_ring.indices(row), guest_ring.interrupt(row)))))
-    ]
+    lines = []
+    for row in one.queues("vhost_queues"):
+        if (ring := guest_ring.indices(row)) is not None:
+            place = [
+                figure.safe(row.get("device")),
+                figure.safe(row.get("queue")),
+                _WAYS.get(str(row.get("direction")), ""),
+            ]
+            counts = [str(count) for count in (ring.offered, ring.taken, ring.used, ring.left)]
+            lines.append([*place, *counts, guest_ring.interrupt(row)])
     if lines:
-        yield Heading("Rings of the guest, in counts of buffers")
-        head = ["device", "queue", "direction", "at the end of the last run"]
-        yield TextTable(head, sorted(lines)[:MAX_ROWS], frozenset({1}), max(0, len(lines) - MAX_ROWS))
+        yield Heading("Rings of the guest at the end of the last run: buffers")
+        head = ["device", "queue", "direction", "offered to", "taken to", "back to", "left", "the guest"]
+        yield TextTable(head, sorted(lines)[:MAX_ROWS], frozenset({1, 3, 4, 5, 6}), max(0, len(lines) - MAX_ROWS))
     yield from _flows(one)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from netconsole.findings.guest_ring import indices, interrupt
+from netconsole.findings.guest_ring import interrupt, told
 from netconsole.telemetry import frames
 from netconsole.telemetry.histogram import add
 from tests.lab.collector import InsideMeasurement
@@ -215,7 +215,7 @@ def test_a_guest_that_does_not_react_is_told_from_one_that_polls(testbed: Testbe
         assert (row.gauges["starving"], row.gauges["unanswered"]) == (1, 1)
         assert [row.gauges[name] for name in ("avail_idx", "taken_idx", "used_idx")] == [OFFERED] * 3
         assert (row.gauges["has_event"], row.gauges["used_event"]) == (1, 0)
-        assert "0 of" in indices(row.gauges) and f"behind 0, {OFFERED} before" in interrupt(row.gauges)
+        assert "0 of" in told(row.gauges) and f"behind 0, {OFFERED} ago" in interrupt(row.gauges)
 
         peer.want_event(OFFERED)
         peer.offer(0)  # a kick: vhost looks, and finds that the index has moved

@@ -274,7 +274,7 @@ def test_the_page_of_a_stuck_queue_has_the_indices_that_prove_it(host: tuple[Hos
     at = next(number for number, line in enumerate(page) if line.startswith("  ring to guest"))
     offered = "guest offered up to 65530, vhost took up to 65530, gave back up to 65530: 0 of 256 are left"
     assert page[at].endswith(offered)
-    assert page[at + 1].strip() == "it wanted an interrupt behind 65276, 254 before: none follows until it moves that"
+    assert page[at + 1].strip() == "it wanted an interrupt behind 65276, 254 ago: none until it moves that"
     start = page.index("  Indices of its rings over time (samples of runs)")
     newest, oldest = page[start + 1 : start + 3]
     assert newest.endswith("avail 65530, taken 65530, used 65530, used_event 65276: 3 packets, 1 interrupts")

@@ -147,6 +147,14 @@ def test_a_probe_that_measured_is_told_with_its_title_and_what_it_cannot_see() -
     assert unseen == TextTable(["probe", "what it cannot see"], [row for row in known if row[1]])
 
 
+def test_a_place_is_written_exactly_and_ranks_no_row() -> None:
+    values = {"runs": {"unit": "runs"}, "at": {"unit": "index", "kind": "max"}}
+    rows = [{"device": "a", "runs": 3, "at": 65_530}, {"device": "b", "runs": 40, "at": 9}]
+    (table,) = of_probe(tables={"t": rows}, columns={"t": {"labels": ["device"], "values": values}})
+    assert isinstance(table, TextTable)
+    assert table.rows == [["b", "40", "4", "9"], ["a", "3", "0.3", "65530"]]
+
+
 @pytest.mark.parametrize(
     ("ledger", "counter", "longer", "row", "time"),
     [

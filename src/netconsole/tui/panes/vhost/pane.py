@@ -262,9 +262,9 @@ def _ring(scene: Scene, queue: Queue) -> Iterator[Line]:
 def _indices(scene: Scene, queue: Queue) -> Iterator[Line]:
     """What the rings between guest and vhost said at the end of the last run, and the samples of runs before it."""
     for title, row in (("ring to guest", queue.to_guest), ("ring from it", queue.from_guest)):
-        if row is not None and (said := guest_ring.indices(row.gauges)):
+        if row is not None and (said := guest_ring.told(row.gauges)):
             yield [(f"  {title:<14}", "dim"), (said, "")]
-            yield [("                ", "dim"), (guest_ring.interrupt(row.gauges), "")]
+            yield [("                ", "dim"), (f"it {guest_ring.interrupt(row.gauges)}", "")]
     sampled = _samples(scene, queue, VHOST)[-MAX_RUNS:]
     if sampled:
         yield []
