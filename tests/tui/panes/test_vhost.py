@@ -14,7 +14,7 @@ from netconsole.recording.player import Player
 from netconsole.recording.reader import Recording
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.tables import row_key
-from netconsole.tui.panes import catalogue, row_page
+from netconsole.tui.panes import advice, catalogue, row_page
 from netconsole.tui.panes.common.states import RowStatus
 from netconsole.tui.panes.vhost import pane as vhost
 from netconsole.tui.panes.vhost import queues
@@ -249,6 +249,19 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     assert any("30 of 1.00k packets in it (p99), at least 12 flows" in line for line in page)
     narrow = page_of(scene_of(session), 0, 0, 80)
     assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
+
+
+def test_samples_of_a_queue_are_of_its_ring_while_that_is_full(host: tuple[Host, PlayedSession]) -> None:
+    """Else of vhost's runs, of which a stuck queue has none."""
+    made, session = host
+    session.play(made.interval({(0, 0), (1, 0)}, stuck={(2, 1): 0}))
+    scene = scene_of(session)
+    rows = {
+        at: Subject("vhost_queues", "table", "queues", row_key(labels(*at, direction="rx"))) for at in ((0, 0), (2, 1))
+    }
+    ring = Subject("tun_queues", "table", "queues", row_key(labels(2, 1)))
+    assert advice.investigable(scene, rows[2, 1]) == advice.investigable(scene, ring) == ring
+    assert advice.investigable(scene, rows[0, 0]) == rows[0, 0]
 
 
 def test_the_page_of_a_stuck_queue_has_the_indices_that_prove_it(host: tuple[Host, PlayedSession]) -> None:

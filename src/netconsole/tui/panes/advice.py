@@ -12,6 +12,7 @@ from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowState
 from netconsole.tui.panes.overview import stands_out
+from netconsole.tui.panes.vhost import queues
 from netconsole.tui.scene.scene import Scene, Subject
 
 _MAX_NAME = 48
@@ -65,9 +66,11 @@ def elsewhere(scene: Scene, subject: Subject) -> list[Subject]:
 def investigable(scene: Scene, subject: Subject) -> Subject | None:
     """The row to investigate for this one: itself, or one that proves the same; None when no probe of these can.
 
+    Of a queue whose ring is full it is the ring.
+
     Not in a recording, and not where the probe samples already.
     """
-    for one in (subject, *elsewhere(scene, subject)):
+    for one in filter(None, (queues.overflowing(scene, subject), subject, *elsewhere(scene, subject))):
         state, manifest = scene.state.probes.get(one.probe), scene.manifests.get(one.probe)
         if state is None or manifest is None or one.kind not in ("table", "histogram") or scene.replay is not None:
             continue

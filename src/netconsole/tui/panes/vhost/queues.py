@@ -117,6 +117,17 @@ def queues(scene: Scene) -> list[Queue]:
     ]
 
 
+def overflowing(scene: Scene, subject: Subject) -> Subject | None:
+    """The ring of a queue whose row this is, while packets find it full: whose they are can be sampled.
+
+    vhost runs seldom for such a queue, and never for one that is stuck.
+    """
+    if subject.probe not in (VHOST, RINGS) or subject.name != "queues":
+        return None
+    ring = next((queue.ring for queue in queues(scene) if subject in queue.rows), None)
+    return Subject(RINGS, "table", "queues", ring.key) if ring is not None and ring.moved("ring_full") else None
+
+
 def found_of(scene: Scene) -> dict[QueuePlace, RowVerdict]:
     """The worst of what findings say of each queue: of its ring, its workers, its interrupts."""
     return scene.worst_by(_queue_of)
