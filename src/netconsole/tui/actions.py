@@ -80,6 +80,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("investigate", "i", "Investigate", "30 s of samples of this row alone; again: stop", "investigate",
            label="i investigate"),
     Hotkey("run", "x", "Run", "show the commands that a finding advises; again: run them, they only read", "run"),
+    Hotkey("chart", "Z", "Chart", "the history of this row over the screen; again: with the row before", "chart"),
     Hotkey("vm", "v", "VM", "the VM of this row on one page, and what caps it", "vm"),
     Hotkey("copy", "y", "Copy", "a command, the finding or the row (OSC 52); again: the next", "copy", label="y copy"),
     Hotkey("pause", "p,space", "Pause", "hold the order of rows, then the screen", "pause", label="p pause"),

@@ -93,6 +93,7 @@ class ConsoleApp(TerminalApp):
         self._stated_s: int | None = None
         self._copied = row_keys.Copied()
         self._empty_pane = EmptyPane(self)
+        self._charted: Subject | None = None
         self._asked_to_leave_s = -LEAVE_WITHIN_S
 
     @property
@@ -469,6 +470,22 @@ class ConsoleApp(TerminalApp):
         line = session.connection().line
         where = line.address if line is not None else "this host"
         self.push_screen(CommandsScreen(commands, where, partial(row_keys.run, session), self.watched.ran))
+
+    def action_chart(self) -> None:
+        """Shows the history of the subject over the whole screen; there, the one charted before below it."""
+        from netconsole.tui.screens.chart import ChartScreen
+
+        if isinstance(self.screen, ChartScreen):
+            self.screen.turn()
+            return
+        subject = self.subject()
+        if subject is None or subject.kind not in ("table", "histogram"):
+            self.say("choose a row of a table first", "look")
+            return
+        before = self._charted if self._charted != subject else None
+        self._charted = subject
+        self.push_screen(ChartScreen(subject, before))
+        self.call_later(self.run_action, "redraw")
 
     def take_of_vm(self) -> Callable[[Totals], Snapshot]:
         """What makes the snapshots of which the page of a VM is made."""

@@ -25,7 +25,7 @@ _BY_KEY_ALONE = frozenset(
     }
 )
 """Actions that mean nothing in a list: it is open already, and Tab or an arrow is shorter."""
-_OF_A_ROW = frozenset({"investigate", "run", "vm", "copy", "filter", "columns"})
+_OF_A_ROW = frozenset({"investigate", "run", "vm", "chart", "copy", "filter", "columns"})
 
 
 def outside(scopes: Collection[actions.Scope]) -> frozenset[str]:
@@ -52,7 +52,7 @@ def impossible(
     if len(main.view.blocks) < 2:
         found.add("maximise")
     if subject is None:
-        found |= {"investigate", "copy"}
+        found |= {"investigate", "copy", "chart"}
     elif watched.investigator is None or isinstance(row_keys.investigable(scene, subject), str):
         found.add("investigate")
     if watched.read_facts is None:

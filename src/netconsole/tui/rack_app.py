@@ -34,7 +34,7 @@ COST_EVERY_S = 5.0
 """What it costs here is read so often: each reading takes some milliseconds."""
 RACK_ACTIONS = frozenset({"screenshot", "help", "quit"})
 """The actions of the console that the rack has too."""
-_OF_A_HOST = frozenset({"investigate", "copy", "pause", "record"})
+_OF_A_HOST = frozenset({"investigate", "run", "vm", "chart", "copy", "pause", "record"})
 
 
 class RackedHost(Protocol):

@@ -164,7 +164,7 @@ async def test_enter_on_an_incident_opens_its_page_there(monkeypatch: pytest.Mon
 async def test_what_acts_on_a_host_needs_one_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     async with rack((120, 40), monkeypatch) as one:
         before = await one.text()
-        assert await one.press("i", "y", "p", "w", "e", "s", "b") == before
+        assert await one.press("i", "x", "v", "Z", "y", "p", "w", "e", "s", "b") == before
         assert "One line for each host" in await one.press("question_mark")
         assert "Hosts ·" in await one.press("escape")
         titles = {entry.name for entry in one.app.findable(one.app.screen)}
