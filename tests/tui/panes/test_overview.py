@@ -62,10 +62,10 @@ async def test_one_of_them_alone_has_the_row_for_itself() -> None:
         assert "vhost queues" not in screen
 
 
-async def test_a_host_without_them_has_no_place_for_them_and_says_why() -> None:
+async def test_a_host_without_them_has_no_place_for_them_and_says_so() -> None:
     async with shown(dict.fromkeys((*VHOST, *SWITCH), "unsupported")) as screen:
         assert "vhost queues" not in screen
-        assert "vhost_queues, tun_queues, ovs_flows, ovs_upcalls: not loaded" in " ".join(screen.split())
+        assert "here: vhost_queues, tun_queues, ovs_flows, ovs_upcalls (pane Cost says why)" in " ".join(screen.split())
 
 
 async def test_a_small_screen_has_a_tab_for_each() -> None:
