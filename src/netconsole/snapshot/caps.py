@@ -202,14 +202,14 @@ def _tc_policer(one: MachineFigures) -> Cap:
     name = "a policer of tc"
     if not one.taps:
         return Cap("free", name, f"{name}: {_NO_TAP}")
-    unread = [tap for tap in one.taps if not one.named("tc", tap, "qdisc")]
+    unread = [tap for tap in one.taps if not one.of_tc(tap, "qdisc")]
     if unread:
         return Cap("unknown", name, f"the filters of {unread[0]} could not be read")
     judged = []
     for tap in one.taps:
         by_ovs = number(one.fact(fact_key("ovs", "interface", tap, "ingress_policing_rate")))
         for way, to in (("ingress", "rx"), ("egress", "tx")):
-            for text in one.named("tc", tap, "filter", way) if way == "egress" or not by_ovs else ():
+            for text in one.of_tc(tap, "filter", way) if way == "egress" or not by_ovs else ():
                 if (police := _POLICE.fullmatch(text)) is not None:
                     judged.append(_tc_policed(one, name, tap, to, police))
     return _worst(judged) if judged else Cap("free", name, "tc polices no tap of it")

@@ -38,6 +38,8 @@ class MachineFigures:
             }
             - set(self.taps)
         )
+        of_taps = tuple(fact_key("tc", tap, "") for tap in self.taps)
+        self._tc = {name: str(fact.value) for name, fact in facts.items() if of_taps and name.startswith(of_taps)}
         sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
         self.ports = self.taps + [
             fact_parts(key)[2]
@@ -87,10 +89,10 @@ class MachineFigures:
         places = [one.where, *(proof.labels for proof in one.evidence)]
         return any(at.get("vm") == self.name or at.get("device") in self.taps for at in places)
 
-    def named(self, *parts: str) -> list[str]:
-        """The values of all facts whose keys begin so, as text."""
-        prefix = fact_key(*parts, "")
-        return [str(fact.value) for name, fact in self.snapshot.facts.items() if name.startswith(prefix)]
+    def of_tc(self, tap: str, *parts: str) -> list[str]:
+        """The values of all facts of traffic control whose keys go on so, as text."""
+        prefix = fact_key("tc", tap, *parts, "")
+        return [value for name, value in self._tc.items() if name.startswith(prefix)]
 
     def fact(self, name: str) -> SnapshotValue:
         """The value of a fact; None where it is not known."""

@@ -500,4 +500,4 @@ def test_facts_of_others_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -
     for module in ("caps", "machine_figures"):
         monkeypatch.setattr(f"netconsole.snapshot.{module}.fact_key", counted)
     taken = snapshot(lambda d: d["facts"].update({f"vm/other/x{number}": {"value": 1} for number in range(1000)}))
-    assert verdict(caps(MachineFigures(taken, "web"))).state == "free" and made < 10
+    assert verdict(caps(MachineFigures(taken, "web"))).state == "free" and made < 20
