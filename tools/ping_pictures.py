@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from netconsole.tui.saved_files import picture
-from netconsole.tui.screens import ping
-from netconsole.tui.screens.ping import PingScreen
+from netconsole.tui.screens.ping_wizard import screen as ping
+from netconsole.tui.screens.ping_wizard.screen import PingScreen
 from tests.support.tui.ping_wizard import CASE_A, FakeWatch, fill, make_up_places, opened
 from tests.support.tui.running import Running, running
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from netconsole.tui.screens.detail import DetailScreen
     from netconsole.tui.screens.find import Findable
     from netconsole.tui.screens.knobs import LookAhead
-    from netconsole.tui.screens.ping_state import Watching, WizardState
+    from netconsole.tui.screens.ping_wizard.state import Watching, WizardState
     from netconsole.tui.screens.snapshot import Wanted
 
 NamedSnapshots: TypeAlias = tuple[str, Sequence[Snapshot]]
@@ -92,7 +92,7 @@ class ConsoleApp(TerminalApp):
         self._drawn_s = 0.0
         self._stated_s: int | None = None
         self._copied = row_keys.Copied()
-        self._empty_pane = EmptyPane(self)
+        self._empty_pane = EmptyPane(self, lambda: self.watched, self.begin, self.say_of)
         self._charted: Subject | None = None
         self._asked_to_leave_s = -LEAVE_WITHIN_S
 
@@ -323,7 +323,7 @@ class ConsoleApp(TerminalApp):
 
     def action_ping(self) -> None:
         """Opens the wizard for a ping, at the step where it was left."""
-        from netconsole.tui.screens.ping import PingScreen
+        from netconsole.tui.screens.ping_wizard.screen import PingScreen
 
         watched = self.watched
         if watched.ping is None:
@@ -333,7 +333,7 @@ class ConsoleApp(TerminalApp):
         self.push_screen(PingScreen(watched.ping, self.manifests, self.watch_ping, also))
 
     def _new_ping(self) -> WizardState:
-        from netconsole.tui.screens.ping_state import WizardState
+        from netconsole.tui.screens.ping_wizard.state import WizardState
 
         return WizardState()
 

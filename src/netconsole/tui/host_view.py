@@ -40,7 +40,7 @@ from netconsole_collector.sources.known import KNOWN
 
 if TYPE_CHECKING:
     from netconsole.run.assembly import LiveRun
-    from netconsole.tui.screens.ping_state import WizardState
+    from netconsole.tui.screens.ping_wizard.state import WizardState
 
 ReadFacts: TypeAlias = Callable[[], Mapping[str, FactData]]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from netconsole.base import figure
 from netconsole.base.errors import Unable
@@ -12,20 +13,28 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.loader import choice
 from netconsole.profile.profile import ProbeChoice
 from netconsole.tui.host_view import WatchedHost
+from netconsole.tui.terminal.app import TerminalApp
 from netconsole.tui.terminal.threads import in_thread
-
-if TYPE_CHECKING:
-    from netconsole.tui.app import ConsoleApp
+from netconsole.tui.widgets.look import Tone
 
 FOR_S = 600.0
 """A probe that was started for an empty pane ends after so long."""
 
 
+StartThere: TypeAlias = Callable[[WatchedHost, Manifest, ProbeChoice], Future[None]]
+"""Starts a probe that the session of a host lacks. Raises Unable."""
+SayOf: TypeAlias = Callable[[WatchedHost, str, Tone], None]
+"""Shows a message where the host is shown."""
+
+
 class EmptyPane:
     """What Enter does where a pane has nothing to show. The event loop calls its methods, unless they say otherwise."""
 
-    def __init__(self, app: ConsoleApp) -> None:
+    def __init__(self, app: TerminalApp, front: Callable[[], WatchedHost], begin: StartThere, say_of: SayOf) -> None:
         self._app = app
+        self._front = front
+        self._begin_there = begin
+        self._say_of = say_of
         self._warned: str | None = None
         """The probe that would exceed the budget. It is started when the user presses Enter again."""
 
@@ -34,8 +43,9 @@ class EmptyPane:
 
         Not while the state is held: the session is asked.
         """
-        watched, pane = self._app.watched, self._app.main.view.pane
-        if not self._app.main.is_empty or watched.enforcer is None:
+        watched = self._front()
+        pane = watched.main.view.pane
+        if not watched.main.is_empty or watched.enforcer is None:
             return None
         can = {*watched.startable(), *_ended(watched)}
         return next((name for name in pane.probes if name in can), None)
@@ -47,13 +57,13 @@ class EmptyPane:
 
     def start(self) -> None:
         """Forecasts the probe, and starts it where the budget has room for it, or at the second time."""
-        name, watched = self.probe(), self._app.watched
+        name, watched = self.probe(), self._front()
         if name is None:
             self._app.say("nothing can be started here", "look")
             return
         self._app.say("measuring for a moment what it would cost…")
         ask = partial(self._look_ahead, watched, watched.manifests[name])
-        in_thread(self._app, ask, lambda why: self._app.say_of(watched, why, "act"))
+        in_thread(self._app, ask, lambda why: self._say_of(watched, why, "act"))
 
     def _look_ahead(self, watched: WatchedHost, manifest: Manifest) -> None:
         """Makes the forecast. Runs in a thread: hooks are counted for half a second."""
@@ -68,7 +78,7 @@ class EmptyPane:
         name = manifest.name
         if above is not None and self._warned != name:
             self._warned = name
-            self._app.say_of(watched, f"over the budget: {above}; Enter again starts it anyway", "act")
+            self._say_of(watched, f"over the budget: {above}; Enter again starts it anyway", "act")
             return
         self._warned = None
         wanted = _wanted(watched, manifest)
@@ -76,9 +86,9 @@ class EmptyPane:
             if name in _ended(watched):
                 future = watched.session.reload(name, "summary", wanted.knobs)
             else:
-                future = self._app.begin(watched, manifest, wanted)
+                future = self._begin_there(watched, manifest, wanted)
         except Unable as error:
-            self._app.say_of(watched, f"refused: {figure.safe(error)}", "act")
+            self._say_of(watched, f"refused: {figure.safe(error)}", "act")
             return
         future.add_done_callback(partial(self._answered, watched, name, told))
 
@@ -86,15 +96,15 @@ class EmptyPane:
         """Shows the answer of the collector. Called by a thread of the session."""
         error = future.exception()
         if error is not None:
-            self._app.call_later(self._app.say_of, watched, f"refused: {figure.safe(error)}", "act")
+            self._app.call_later(self._say_of, watched, f"refused: {figure.safe(error)}", "act")
             return
         until = f"{name} runs for {figure.lasted(FOR_S)}. {told}"
-        self._app.call_later(self._app.say_of, watched, until, "ok")
+        self._app.call_later(self._say_of, watched, until, "ok")
         self._app.call_later(self._app.set_timer, FOR_S, partial(self._end, watched, name))
 
     def _end(self, watched: WatchedHost, name: str) -> None:
         watched.session.unload(name, "its ten minutes are over")
-        self._app.say_of(watched, f"{name} was stopped: its ten minutes are over", "look")
+        self._say_of(watched, f"{name} was stopped: its ten minutes are over", "look")
 
 
 def _wanted(watched: WatchedHost, manifest: Manifest) -> ProbeChoice:

@@ -16,7 +16,7 @@ from netconsole.run.ping_plan import PingPlan
 from netconsole.run.ping_watch import PlaceProgress
 from netconsole.sources.ping_ends import HostTables, PortLink
 from netconsole.tui.app import ConsoleApp
-from netconsole.tui.screens import ping
+from netconsole.tui.screens.ping_wizard import screen as ping
 from tests.support.ping import linked
 from tests.support.tui.running import Running
 

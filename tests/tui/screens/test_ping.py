@@ -13,9 +13,9 @@ from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
 from netconsole.ping import breakdown, capture
 from netconsole.snapshot import document
-from netconsole.tui.screens import ping
-from netconsole.tui.screens.ping import PingScreen
-from netconsole.tui.screens.ping_state import traffic_of
+from netconsole.tui.screens.ping_wizard import screen as ping
+from netconsole.tui.screens.ping_wizard.screen import PingScreen
+from netconsole.tui.screens.ping_wizard.state import traffic_of
 from netconsole.tui.widgets.choice import Choice
 from tests.support.ping import linked
 from tests.support.tui.ping_wizard import CASE_A, DATA, FakeWatch, fill, make_up_places, opened

@@ -36,8 +36,8 @@ from netconsole.run.ping_plan import PingPlan, plan
 from netconsole.run.ping_watch import look_around
 from netconsole.tui import actions
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.screens.ping_pages import FOUR, check_page, files_page, result_page, watch_page
-from netconsole.tui.screens.ping_state import STEPS, Watching, WizardState, WizardStep, read_file, traffic_of
+from netconsole.tui.screens.ping_wizard.pages import FOUR, check_page, files_page, result_page, watch_page
+from netconsole.tui.screens.ping_wizard.state import STEPS, Watching, WizardState, WizardStep, read_file, traffic_of
 from netconsole.tui.screens.text_page import wrap
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.choice import Choice
