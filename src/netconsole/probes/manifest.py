@@ -20,7 +20,7 @@ PANES = ("overview", "drops", "queues", "host", "vhost", "ovs", "path", "flows",
 """Where the tables of a probe may be shown."""
 DRAWN = (
     "vhost-queues", "ovs-health", "ovs-upcalls", "ovs-causes", "ovs-drops", "ovs-handlers",
-    "path-ways", "path-devices", "path-flows", "path-slow", "disk-ios",
+    "mirror-ledger", "path-ways", "path-devices", "path-flows", "path-slow", "disk-ios",
 )  # fmt: skip
 """Blocks of panes that join tables, of one probe or of several, in a way of their own."""
 PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop", "disk-io")

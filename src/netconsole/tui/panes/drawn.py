@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from netconsole.tui.panes import mirror
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.panes.disk import pane as disk
 from netconsole.tui.panes.ovs import detail as of_ovs
@@ -26,6 +27,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[str]], Block]] = {
     "ovs-causes": lambda _: ovs.causes_block(),
     "ovs-drops": lambda _: ovs.drops_block(),
     "ovs-handlers": lambda _: ovs.handlers_block(),
+    "mirror-ledger": lambda _: mirror.block(),
     "path-ways": lambda probes: path.ways_block(probes[0]),
     "path-devices": lambda probes: path.devices_block(probes[0]),
     "path-flows": lambda probes: path.flows_block(probes[0]),

@@ -1,0 +1,172 @@
+"""The ledger of a mirror: what came to each stage between the NIC and the workers, and what was lost there.
+
+What is lost before the first counter is invisible: a mirror that loses nothing here is whole from here on, and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from netconsole.base import figure
+from netconsole.telemetry.state import ProbeState
+from netconsole.telemetry.tables import CountState, RowState
+from netconsole.tui.panes.common.columns import label_text
+from netconsole.tui.panes.common.tables import Block
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.scene.silent import why_silent
+from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
+from netconsole.tui.widgets.look import Tone
+
+MIRROR, NIC = "mirror", "nic_counters"
+BACKLOG = "CPU_BACKLOG"
+LOST = {"backlog": "lost_backlog", "firewall, IP, UDP": "lost_stack", "socket": "lost_socket"}
+"""The counter of each stage of this host that loses, in order."""
+
+
+@dataclass(frozen=True)
+class MirrorStage:
+    """One line: what passed it, what was lost there, and where most of that."""
+
+    name: str
+    passed: CountState | None = None
+    lost: CountState | None = None
+    where: str = ""
+    subject: Subject | None = None
+    """What its page is about; None: the probe itself."""
+    lacks: bool | str = False
+    """Whether its rates may be too low."""
+    lacks_total: bool = False
+
+
+def _count(name: str, tone: Tone = "") -> Callable[[MirrorStage], Cell]:
+    def made(stage: MirrorStage) -> Cell:
+        count: CountState | None = getattr(stage, name)
+        if count is None or count.per_s is None:
+            return Cell("–" if name == "lost" or count is not None else "", None, "dim")
+        return Cell(figure.number(count.per_s, stage.lacks), count.per_s, tone if count.per_s else "")
+
+    return made
+
+
+def _total(stage: MirrorStage) -> Cell:
+    if stage.lost is None:
+        return Cell("")
+    return Cell(figure.count(stage.lost.total, stage.lacks_total), stage.lost.total)
+
+
+COLUMNS = (
+    TableColumn("stage", "stage", 17, value=lambda stage: Cell(stage.name, stage.name)),
+    TableColumn("passed", "pkts/s", 8, right=True, value=_count("passed")),
+    TableColumn("lost", "lost/s", 8, right=True, value=_count("lost", "act")),
+    TableColumn("total", "lost", 9, right=True, spare=2, value=_total),
+    TableColumn("where", "where most", 30, grow=1, most=120, spare=1, value=lambda stage: Cell(stage.where)),
+)
+
+
+def block() -> Block:
+    """The stages in the order in which a packet passes them."""
+    return Block("mirror-ledger", title, COLUMNS, rows, lambda scene: why_silent(scene, MIRROR), MIRROR)
+
+
+def rows(scene: Scene) -> list[TableRow]:
+    """A line for each stage; none before anything was counted."""
+    state = scene.state.probes.get(MIRROR)
+    if state is None or not state.counters:
+        return []
+    return [
+        TableRow(one.subject or Subject(MIRROR, "probe", one.name, ()), _cells(one)) for one in stages(scene, state)
+    ]
+
+
+def _cells(stage: MirrorStage) -> dict[str, Cell]:
+    return {column.name: column.value(stage) for column in COLUMNS}
+
+
+def stages(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
+    """In the order in which a packet passes them."""
+    yield _nic(scene)
+    losses = list(scene.state.rows(MIRROR, "losses"))
+    yield _stage(state, "backlog", _loss([row for row in losses if row.labels.get("reason") == BACKLOG]))
+    yield _passed(state, "arrived")
+    yield _stage(state, "firewall, IP, UDP", _loss([row for row in losses if row.labels.get("reason") != BACKLOG]))
+    workers = scene.state.rows(MIRROR, "workers")
+    yield _stage(state, "socket", _worker(_most(workers, "lost")))
+    for name in ("queued", "received"):
+        busy = sum(row.moved(name) for row in workers)
+        if name in state.counters:
+            yield replace(_passed(state, name), where=f"{figure.count(busy)} workers" if busy else "")
+
+
+def title(scene: Scene) -> str:
+    """The verdict, in words."""
+    state = scene.state.probes.get(MIRROR)
+    parts = ["Mirror: from NIC to worker"]
+    if state is None or not state.counters:
+        return parts[0]
+    known = {name: state.counters[name].count.per_s for name in ("arrived", *LOST.values()) if name in state.counters}
+    rates = [rate for rate in known.values() if rate is not None]
+    if len(rates) < 1 + len(LOST):
+        return f"{parts[0]} · not known now"
+    came = (known["arrived"] or 0.0) + (known["lost_backlog"] or 0.0)
+    lost = sum(rates) - (known["arrived"] or 0.0)
+    if not came:
+        parts.append("nothing comes")
+    elif not lost:
+        parts.append(f"nothing of {figure.number(came)} packets/s is lost on this host")
+    else:
+        worst = max(LOST, key=lambda name: known[LOST[name]] or 0.0)
+        where = next((one.where for one in stages(scene, state) if one.name == worst and one.where), "")
+        parts.append(f"loses {figure.percent(100 * lost / came)} on this host, most at its {worst}")
+        parts += [where] if where else []
+    parts.append("what is lost before the NIC is not seen")
+    return " · ".join(parts)
+
+
+def _passed(state: ProbeState, name: str) -> MirrorStage:
+    counter = state.counters.get(name)
+    return MirrorStage(name, counter.count if counter is not None else None, lacks=state.counters_lack_now)
+
+
+def _stage(state: ProbeState, name: str, most: tuple[str, Subject | None]) -> MirrorStage:
+    counter = state.counters.get(LOST[name])
+    count = counter.count if counter is not None else None
+    return MirrorStage(name, None, count, *most, state.counters_lack_now, not state.is_exact(LOST[name]))
+
+
+def _nic(scene: Scene) -> MirrorStage:
+    """What those NICs count as lost to which the mirror comes: of all their packets."""
+    state, name = scene.state.probes.get(NIC), "NIC, driver"
+    if state is None or not state.measuring:
+        return MirrorStage(name, where=f"not watched: {NIC} does not run")
+    devices = {row.labels.get("device") for row in scene.state.rows(MIRROR, "queues")}
+    counted = scene.state.rows(NIC, "losses")
+    row = _most(
+        [row for row in counted if row.labels.get("device") in devices and row.labels.get("class") == "loss"], "count"
+    )
+    if row is None:
+        return MirrorStage(name, lost=CountState(0, 0, 0.0))
+    meaning = f"{label_text(row.labels.get('device'))}: {label_text(row.labels.get('meaning'))} (of all its packets)"
+    return MirrorStage(name, None, row.counts["count"], meaning, Subject(NIC, "table", "losses", row.key))
+
+
+def _most(found: Iterable[RowState], name: str) -> RowState | None:
+    """The row that loses most now; where none does, the one that lost most."""
+    lost = [row for row in found if row.total(name)]
+    return max(lost, key=lambda row: (row.per_s(name) or 0.0, row.total(name) or 0), default=None)
+
+
+def _loss(losses: Sequence[RowState]) -> tuple[str, Subject | None]:
+    row = _most(losses, "packets")
+    if row is None:
+        return "", None
+    place = " ".join(label_text(row.labels.get(one)) for one in ("reason", "device") if row.labels.get(one))
+    return place, Subject(MIRROR, "table", "losses", row.key)
+
+
+def _worker(row: RowState | None) -> tuple[str, Subject | None]:
+    if row is None:
+        return "", None
+    who = label_text(row.labels.get("process"))
+    where = f"{who} port {label_text(row.labels.get('port'))}, socket {label_text(row.labels.get('inode'))}"
+    return f"{where}: its buffer is full", Subject(MIRROR, "table", "workers", row.key)

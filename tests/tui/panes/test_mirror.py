@@ -1,0 +1,106 @@
+"""The ledger of a mirror names the stage, the worker and the share that is lost, and never says more than it knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netconsole.base import figure
+from netconsole.probes.catalogue import shipped
+from netconsole.telemetry.session import Connection
+from netconsole.tui.panes import mirror
+from netconsole.tui.scene.scene import Scene
+from tests.support.fake_collector import Scenario
+from tests.support.tui.played import PROFILE, PlayedSession
+
+NIC = "nic_counters"
+MANIFESTS = {name: shipped(name) for name in ("mirror", NIC)}
+QUEUE = {"device": "eth0", "netns": "host", "queue": 0, "cpu": 1}
+WORKER = {"process": "probe (7)", "address": "0.0.0.0", "netns": "host", "protocol": "UDP", "port": 4789}
+COUNTERS = ("arrived", "lost_backlog", "lost_stack", "lost_socket", "queued", "received")
+
+
+def row(labels: dict[str, Any], **counts: int) -> dict[str, Any]:
+    return {"labels": labels, "counts": {name: (count, count) for name, count in counts.items()}}
+
+
+def played(has_nic: bool = True, ledger: dict[str, int] | None = None, **counts: int) -> Scene:
+    made = Scenario().hello().status("mirror")
+    if has_nic:
+        made.status(NIC)
+        lost = {"counter": "rx_missed_errors", "class": "loss", "meaning": "no room in the ring"}
+        made.table(
+            NIC, "losses", [row({"device": "eth1", **lost}, count=900), row({"device": "eth0", **lost}, count=30)]
+        )
+    made.counters("mirror", **{name: (counts.get(name, 0), counts.get(name, 0)) for name in COUNTERS})
+    made.table("mirror", "queues", [row(QUEUE, packets=counts.get("arrived", 0))])
+    workers = [row({"inode": 5, **WORKER}, queued=90, lost=0), row({"inode": 6, **WORKER}, queued=5, lost=41)]
+    made.table("mirror", "workers", workers if counts.get("lost_socket") else workers[:1])
+    losses = {"NETFILTER_DROP": counts.get("lost_stack", 0), "CPU_BACKLOG": counts.get("lost_backlog", 0)}
+    made.table(
+        "mirror",
+        "losses",
+        [
+            row({"location": "f", "device": "eth0", "netns": "host", "reason": why}, packets=n)
+            for why, n in losses.items()
+        ],
+    )
+    if ledger:
+        lacks = {name: {"delta": count, "total": count} for name, count in ledger.items()}
+        made.frame("cost", "mirror", interval_ns=10**9, ledger=lacks)
+    return Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+
+
+def shown(scene: Scene) -> dict[str, tuple[str, ...]]:
+    return {
+        one.cells["stage"].text: tuple(one.cells[name].text for name in ("passed", "lost", "total", "where"))
+        for one in mirror.rows(scene)
+    }
+
+
+def test_what_is_lost_is_said_by_stage_with_who_loses_most() -> None:
+    scene = played(arrived=950, lost_backlog=50, lost_stack=9, lost_socket=41, queued=900, received=899)
+    assert shown(scene) == {
+        "NIC, driver": ("", "30", "30", "eth0: no room in the ring (of all its packets)"),
+        "backlog": ("", "50", "50", "CPU_BACKLOG eth0"),
+        "arrived": ("950", "–", "", ""),
+        "firewall, IP, UDP": ("", "9", "9", "NETFILTER_DROP eth0"),
+        "socket": ("", "41", "41", "probe (7) port 4789, socket 6: its buffer is full"),
+        "queued": ("900", "–", "", "2 workers"),
+        "received": ("899", "–", "", ""),
+    }
+    assert mirror.title(scene) == (
+        "Mirror: from NIC to worker · loses 10 % on this host, most at its backlog · CPU_BACKLOG eth0"
+        " · what is lost before the NIC is not seen"
+    )
+
+
+def test_a_mirror_that_loses_nothing_here_is_not_called_whole() -> None:
+    scene = played(has_nic=False, arrived=950, queued=950)
+    assert mirror.title(scene) == (
+        "Mirror: from NIC to worker · nothing of 950 packets/s is lost on this host"
+        " · what is lost before the NIC is not seen"
+    )
+    assert shown(scene)["NIC, driver"] == ("", "–", "", "not watched: nic_counters does not run")
+    assert "nothing comes" in mirror.title(played())
+
+
+def test_each_stage_leads_to_the_page_of_who_loses() -> None:
+    scene = played(arrived=950, lost_stack=9, lost_socket=41)
+    found = {one.cells["stage"].text: one.key for one in mirror.rows(scene)}
+    assert [found[name].name for name in ("NIC, driver", "socket", "firewall, IP, UDP")] == [  # type: ignore[attr-defined]
+        "losses",
+        "workers",
+        "losses",
+    ]
+    assert found["arrived"].kind == "probe"  # type: ignore[attr-defined]
+
+
+def test_what_may_be_too_low_is_marked() -> None:
+    scene = played(ledger={"missed": 3}, arrived=950, lost_socket=41)
+    assert shown(scene)["socket"][1:3] == (figure.number(41, True), figure.count(41, True))
+    assert shown(scene)["arrived"][0] == figure.number(950, True)
+
+
+def test_nothing_is_shown_before_it_counted() -> None:
+    empty = Scene(PlayedSession(Scenario().hello().end()).state, MANIFESTS, PROFILE, Connection("live"))
+    assert mirror.rows(empty) == [] and mirror.title(empty) == "Mirror: from NIC to worker"
