@@ -1,4 +1,4 @@
-"""Measures what programs take for a run: those on the data path of virtual machines, of host_path and of conntrack.
+"""Measures what programs take for a run: of the data path of virtual machines, host_path, conntrack, block_path.
 
 They run on kernel objects made by the tests (tests/live/contexts), on this machine's CPU, by loads and by helpers: so
 vhost and KVM need not be there. Prints the median of ns per run by the kernel's statistics, which take 60 to 70 of
@@ -27,6 +27,7 @@ from tests.live.contexts.vhost import test_kvm_irqs as kvm
 from tests.live.contexts.vhost import test_tun_queues as tun
 from tests.live.contexts.vhost import test_tx_kick_path as kick
 from tests.live.contexts.vhost import test_vhost_queues as vhost
+from tests.support.live.contexts import block
 from tests.support.live.contexts.hooks import Functions
 from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.modules import OF_PROBE
@@ -161,6 +162,17 @@ def of_tracked(probe: UnattachedProbe) -> list[Step]:
     return [pause, *of_tracked_storm(probe)]
 
 
+def of_block(probe: UnattachedProbe) -> list[Step]:
+    """An I/O that is one request, on a device without a scheduler."""
+    disks = block.Disks(probe)
+    request, _ = disks.started(block.READ, 4096)
+    return [
+        probe.prepare("started", request),
+        probe.prepare("issued", request),
+        probe.prepare("completed", request, 0, 4096),
+    ]
+
+
 PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "vhost_queues": (vhost.FUNCTIONS, of_vhost),
     "tun_queues": (tun.FUNCTIONS, of_tun),
@@ -169,6 +181,7 @@ PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "kvm_irqs": (kvm.FUNCTIONS, of_kvm),
     "host_path": ({}, of_path),
     "host_path, a storm": ({}, of_path_in_storm),
+    "block_path": ({}, of_block),
     "conntrack": ({}, of_tracked),
     "conntrack, a storm": ({}, of_tracked_storm),
 }

@@ -21,7 +21,6 @@ struct io_key {
 struct io_row {
     u64 ios, bytes, requests, merges, splits;
     u64 requeues, errors, refused, unqueued;
-    u64 in_flight, most;        /* gauges */
 };
 BPF_TABLE("hash", struct io_key, struct io_row, ios, NC_ROWS_ios);
 
@@ -36,16 +35,127 @@ struct time_key {
 };
 BPF_TABLE("percpu_hash", struct time_key, struct nc_bucket, times, NC_ROWS_times);
 
-/* A request, or a bio of a device without requests, from the beginning to its end: by its address. */
+/* ---- what is in flight ----
+ *
+ * A request, or a bio of a device without requests, from its beginning to its end: by its address, in a set-associative table in an array,
+ * whose look-up is inlined. The kernel uses the same requests again and again, so an entry stays that of its address until another address
+ * needs room: then one that is not in flight gives way. Two CPUs that take the same entry in the same nanoseconds are noticed: the one
+ * that lost it counts join_missed. */
+#define SETS 2048
+#define WAYS 8
+#define GOLDEN 0x9e3779b97f4a7c15ull
+
+/* One of the ways. To the verifier it may be any (pad is 0): else it would go through all that follows once for each. */
+#define WAY_OF(config, number) (((number) + (config)->pad) & (WAYS - 1))
+
 struct flight {
-    struct io_key io;
+    u64 address;
+    u64 flies;          /* see below; 0: it has ended */
     u64 began_ns;       /* of what has no bytes or is no request: else 0 */
     u64 inserted_ns;    /* 0: no insert was seen */
     u64 issued_ns;      /* the last time */
     u64 sector;
     u64 bytes;          /* as it was last issued; 0: it ends with its first completion */
+    u64 asked;          /* bytes of the I/O that it began with */
+    u64 disk;
+    struct io_key io;
 };
-BPF_TABLE("hash", u64, struct flight, flights, 16384);
+enum { ENDED, COUNTED, UNCOUNTED };     /* its I/O is counted when it ends, where it was not before: one row has to be found, not two */
+struct flight_set {
+    struct flight way[WAYS];
+};
+BPF_ARRAY(flights, struct flight_set, SETS);
+
+static inline struct flight_set *flight_set_of(u64 address)
+{
+    u32 index = address * GOLDEN >> 53;     /* Fibonacci hashing, 11 bits */
+    return flights.lookup(&index);
+}
+
+/* Its entry, in flight or not; NULL: it has none. */
+static inline struct flight *entry_of(struct nc_config *config, u64 address)
+{
+    struct flight_set *set = flight_set_of(address);
+    int found = WAYS;
+
+    if (!set)
+        return NULL;
+#pragma unroll
+    for (int i = 0; i < WAYS; i++)
+        if (set->way[i].address == address)
+            found = i;
+    return found < WAYS ? &set->way[WAY_OF(config, found)] : NULL;
+}
+
+static inline struct flight *flight_at(struct nc_config *config, u64 address)
+{
+    struct flight *entry = entry_of(config, address);
+    return entry && entry->flies ? entry : NULL;
+}
+
+/* Another address's entry that is not in flight; NULL: there is none. */
+static inline struct flight *free_entry(struct nc_config *config, u64 address)
+{
+    struct flight_set *set = flight_set_of(address);
+    int found = WAYS;
+
+    if (!set)
+        return NULL;
+#pragma unroll
+    for (int i = 0; i < WAYS; i++)
+        if (!set->way[i].flies)
+            found = i;
+    return found < WAYS ? &set->way[WAY_OF(config, found)] : NULL;
+}
+
+/* ---- devices: how many are in flight ---- */
+#define DEVICE_SETS 32
+struct device_row {
+    u64 name[4];
+    u64 started, in_flight, most;
+    u64 disk;
+};
+struct device_set {
+    struct device_row way[WAYS];
+};
+BPF_ARRAY(devices, struct device_set, DEVICE_SETS);
+
+/* One number for a disk and its name: another disk may come to be at the address of one that is gone. */
+static inline u64 disk_number(struct nc_config *config, struct gendisk *disk, u64 *name)
+{
+    return (nc_number_of(config, disk) + name[0]) * GOLDEN + name[1];
+}
+
+static inline struct device_row *device_of(struct nc_config *config, u64 disk, u64 *name)
+{
+    u32 index = disk * GOLDEN >> 59;        /* 5 bits */
+    struct device_set *set = devices.lookup(&index);
+    int found = WAYS, free = WAYS;
+    struct device_row *row;
+
+    if (!set)
+        return NULL;
+#pragma unroll
+    for (int i = 0; i < WAYS; i++)
+        if (set->way[i].disk == disk)
+            found = i;
+    if (found < WAYS)
+        return &set->way[WAY_OF(config, found)];
+#pragma unroll
+    for (int i = 0; i < WAYS; i++)
+        if (!set->way[i].in_flight && (free == WAYS || !set->way[i].disk))
+            free = i;
+    if (free >= WAYS)
+        return NULL;
+    row = &set->way[WAY_OF(config, free)];
+    row->started = row->most = 0;
+    row->name[0] = name[0];
+    row->name[1] = name[1];
+    row->name[2] = name[2];
+    row->name[3] = name[3];
+    row->disk = disk;
+    return row;
+}
 
 #ifdef NARGS_block_io_start
 #define HAS_START 1     /* from 6.5: the submitter's task names the request */
@@ -163,37 +273,52 @@ static inline struct io_row *count_io(struct io_key *io, u64 bytes)
     return row;
 }
 
-static inline void takes_off(struct io_row *row)
+static inline void takes_off(struct nc_config *config, struct flight *flight)
 {
-    if (!row)
+    struct device_row *device = device_of(config, flight->disk, flight->io.device);
+
+    if (!device) {
+        nc_ledger_add(NC_MAP_FULL);
         return;
-    __sync_fetch_and_add(&row->in_flight, 1);
-    if (*(volatile u64 *)&row->in_flight > row->most)
-        row->most = *(volatile u64 *)&row->in_flight;
+    }
+    __sync_fetch_and_add(&device->started, 1);
+    __sync_fetch_and_add(&device->in_flight, 1);
+    if (*(volatile u64 *)&device->in_flight > device->most)
+        device->most = *(volatile u64 *)&device->in_flight;
 }
 
-static inline void lands(struct io_row *row)
+static inline void lands(struct nc_config *config, struct flight *flight)
 {
-    if (row && (s64)row->in_flight > 0)         /* not of a row that was made anew */
-        __sync_fetch_and_add(&row->in_flight, -1);
+    struct device_row *device = device_of(config, flight->disk, flight->io.device);
+
+    flight->flies = 0;
+    if (device && (s64)device->in_flight > 0)
+        __sync_fetch_and_add(&device->in_flight, -1);
 }
 
 /* One at this address whose end was not seen gives way. */
-static inline void begin(u64 address, struct flight *flight, struct io_row *row)
+static inline struct flight *begin(struct nc_config *config, u64 address, struct flight *flight)
 {
-    struct flight *stale;
+    struct flight *entry = entry_of(config, address);
 
-    if (flights.insert(&address, flight)) {
-        stale = flights.lookup(&address);
-        if (!stale) {
-            nc_ledger_add(NC_MAP_FULL);
-            return;
-        }
+    if (entry && entry->flies) {
         nc_ledger_add(NC_JOIN_MISSED);
-        lands(ios.lookup(&stale->io));
-        flights.update(&address, flight);
+        lands(config, entry);
     }
-    takes_off(row);
+    if (!entry)
+        entry = free_entry(config, address);
+    if (!entry) {
+        nc_ledger_add(NC_MAP_FULL);
+        return NULL;
+    }
+    flight->address = address;
+    *entry = *flight;
+    if (*(volatile u64 *)&entry->address != address) {
+        nc_ledger_add(NC_JOIN_MISSED);
+        return NULL;
+    }
+    takes_off(config, entry);
+    return entry;
 }
 
 static inline void add_time(struct time_key *key, u64 stage, u64 ns)
@@ -260,13 +385,10 @@ static inline void measure(void *ctx, struct nc_config *config, struct flight *f
 }
 
 /* The last completion of a request, or that of a bio. */
-static inline void end(void *ctx, struct nc_config *config, u64 address, struct flight *flight, int has_failed)
+static inline void end(void *ctx, struct nc_config *config, struct flight *flight, int has_failed)
 {
-    struct flight ended = *flight;
-    struct io_row *row;
+    struct io_row *row = flight->flies == UNCOUNTED ? count_io(&flight->io, flight->asked) : row_of(&flight->io);
 
-    flights.delete(&address);
-    row = row_of(&ended.io);
     count(REQUESTS, 1);
     if (has_failed)
         count(ERRORS, 1);
@@ -274,11 +396,11 @@ static inline void end(void *ctx, struct nc_config *config, u64 address, struct 
         __sync_fetch_and_add(&row->requests, 1);
         if (has_failed)
             __sync_fetch_and_add(&row->errors, 1);
-        if (!ended.inserted_ns)
+        if (!flight->inserted_ns)
             __sync_fetch_and_add(&row->unqueued, 1);
     }
-    lands(row);
-    measure(ctx, config, &ended);
+    measure(ctx, config, flight);
+    lands(config, flight);
 }
 
 /* ---- bios ---- */
@@ -309,22 +431,20 @@ int bio_queued(struct bpf_raw_tracepoint_args *ctx)
     struct bio *bio = BIO_QUEUED;
     u32 flags = NC_GET(bio, bi_opf);
     int is_alone = has_bios_alone(bio);
-    struct flight flight = {};
-    struct io_row *row;
-    u64 bytes;
+    struct flight flight = { .flies = COUNTED };
 
     if (!config || !(is_alone || IS_DISCARD(flags)))
         return 0;
-    bytes = key_of_bio(&flight.io, bio);
+    flight.bytes = key_of_bio(&flight.io, bio);
     if (!wanted(config, &flight.io))
         return 0;
     submitted_by(&flight.io.by);
-    row = count_io(&flight.io, bytes);
+    count_io(&flight.io, flight.bytes);
     if (is_alone) {
         flight.began_ns = bpf_ktime_get_ns();
-        flight.bytes = bytes;
         flight.sector = NC_GET(bio, bi_iter.bi_sector);
-        begin(nc_number_of(config, bio), &flight, row);
+        flight.disk = disk_number(config, DISK_OF_BIO(bio), flight.io.device);
+        begin(config, nc_number_of(config, bio), &flight);
     }
     return 0;
 }
@@ -338,14 +458,12 @@ int bio_completed(struct bpf_raw_tracepoint_args *ctx)
     struct io_key io = {};
     struct flight *flight;
     struct io_row *row;
-    u64 address;
 
     if (!config)
         return 0;
-    address = nc_number_of(config, bio);
-    flight = flights.lookup(&address);
+    flight = flight_at(config, nc_number_of(config, bio));
     if (flight) {
-        end(ctx, config, address, flight, has_failed);
+        end(ctx, config, flight, has_failed);
         return 0;
     }
     if (!has_failed || has_bios_alone(bio))
@@ -452,28 +570,27 @@ int started(struct bpf_raw_tracepoint_args *ctx)
     struct nc_config *config = nc_config_get();
     struct request *request = NC_ARG(0);
     u32 flags = NC_GET(request, cmd_flags);
-    struct flight flight = {};
-    struct io_row *row;
+    struct flight flight = { .flies = IS_DISCARD(flags) ? COUNTED : UNCOUNTED };
 
     if (!config)
         return 0;
-    flight.bytes = key_of_request(&flight.io, request);
+    flight.asked = flight.bytes = key_of_request(&flight.io, request);
     if (!wanted(config, &flight.io))
         return 0;
     submitted_by(&flight.io.by);
     if (!flight.bytes)
         flight.began_ns = bpf_ktime_get_ns();
-    row = IS_DISCARD(flags) ? row_of(&flight.io) : count_io(&flight.io, flight.bytes);
-    begin(nc_number_of(config, request), &flight, row);
+    flight.disk = disk_number(config, DISK_OF_REQUEST(request), flight.io.device);
+    begin(config, nc_number_of(config, request), &flight);
     return 0;
 }
 
-static inline struct flight *flight_of(struct nc_config *config, struct request *request, u64 address)
+static inline struct flight *flight_of(struct nc_config *config, struct request *request)
 {
-    return flights.lookup(&address);
+    return flight_at(config, nc_number_of(config, request));
 }
 
-static inline struct flight *flight_of_flush(struct nc_config *config, struct request *request, u32 bytes, u64 *address)
+static inline struct flight *flight_of_flush(struct nc_config *config, struct request *request, u32 bytes)
 {
     return NULL;
 }
@@ -503,48 +620,45 @@ int started(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* Of a request that is new to us: a flight begins, of the submitter of its first bio. */
-static inline struct flight *flight_of(struct nc_config *config, struct request *request, u64 address)
+static inline struct flight *flight_of(struct nc_config *config, struct request *request)
 {
-    struct flight flight = {}, *known = flights.lookup(&address);
-    struct bio *bio;
+    u64 address = nc_number_of(config, request), of_bio;
+    struct flight flight = { .flies = COUNTED }, *known = flight_at(config, address);
     struct asked *asked;
-    u64 of_bio;
 
     if (known)
         return known;
     flight.bytes = key_of_request(&flight.io, request);
     if (!flight.bytes || !wanted(config, &flight.io))   /* the request of a flush belongs to nobody */
         return NULL;
-    bio = NC_GET(request, bio);
-    of_bio = nc_number_of(config, bio);
+    of_bio = nc_number_of(config, NC_GET(request, bio));
     asked = unstarted.lookup(&of_bio);
     if (asked) {
         flight.io.by = asked->io.by;
         unstarted.delete(&of_bio);
     }
-    begin(address, &flight, row_of(&flight.io));
-    return flights.lookup(&address);
+    flight.disk = disk_number(config, DISK_OF_REQUEST(request), flight.io.device);
+    return begin(config, address, &flight);
 }
 
 /* A flush has no insert and no issue: its flight is that of its bio. */
-static inline struct flight *flight_of_flush(struct nc_config *config, struct request *request, u32 bytes, u64 *address)
+static inline struct flight *flight_of_flush(struct nc_config *config, struct request *request, u32 bytes)
 {
-    struct flight flight = {};
+    struct flight flight = { .flies = COUNTED };
     struct asked *asked;
-    struct bio *bio;
+    u64 of_bio;
 
     if (bytes)
         return NULL;
-    bio = NC_GET(request, bio);
-    *address = nc_number_of(config, bio);
-    asked = unstarted.lookup(address);
+    of_bio = nc_number_of(config, NC_GET(request, bio));
+    asked = unstarted.lookup(&of_bio);
     if (!asked || !asked->began_ns)
         return NULL;
     flight.io = asked->io;
     flight.began_ns = asked->began_ns;
-    unstarted.delete(address);
-    begin(*address, &flight, row_of(&flight.io));
-    return flights.lookup(address);
+    unstarted.delete(&of_bio);
+    flight.disk = disk_number(config, DISK_OF_REQUEST(request), flight.io.device);
+    return begin(config, of_bio, &flight);
 }
 #endif
 
@@ -556,7 +670,7 @@ int inserted(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config)
         return 0;
-    flight = flight_of(config, request, nc_number_of(config, request));
+    flight = flight_of(config, request);
     if (flight && !flight->inserted_ns)
         flight->inserted_ns = bpf_ktime_get_ns();
     return 0;
@@ -570,7 +684,7 @@ int issued(struct bpf_raw_tracepoint_args *ctx)
 
     if (!config)
         return 0;
-    flight = flight_of(config, request, nc_number_of(config, request));
+    flight = flight_of(config, request);
     if (!flight)
         return 0;
     flight->issued_ns = bpf_ktime_get_ns();
@@ -585,12 +699,10 @@ int requeued(struct bpf_raw_tracepoint_args *ctx)
     struct request *request = REQUEST_REQUEUED;
     struct flight *flight;
     struct io_row *row;
-    u64 address;
 
     if (!config)
         return 0;
-    address = nc_number_of(config, request);
-    flight = flights.lookup(&address);
+    flight = flight_at(config, nc_number_of(config, request));
     row = flight ? row_of(&flight->io) : NULL;
     if (row)
         __sync_fetch_and_add(&row->requeues, 1);
@@ -604,19 +716,16 @@ int absorbed(struct bpf_raw_tracepoint_args *ctx)
     struct request *request = REQUEST_MERGED;
     struct flight *flight;
     struct io_row *row;
-    u64 address;
 
     if (!config)
         return 0;
-    address = nc_number_of(config, request);
-    flight = flight_of(config, request, address);
-    row = flight ? row_of(&flight->io) : NULL;
+    flight = flight_of(config, request);
+    if (!flight)
+        return 0;
+    row = flight->flies == UNCOUNTED ? count_io(&flight->io, flight->asked) : row_of(&flight->io);
     if (row)
         __sync_fetch_and_add(&row->merges, 1);
-    if (flight) {
-        lands(row);
-        flights.delete(&address);
-    }
+    lands(config, flight);
     return 0;
 }
 
@@ -627,15 +736,13 @@ int completed(struct bpf_raw_tracepoint_args *ctx)
     int has_failed = (u32)ctx->args[1] != 0;
     u32 bytes = ctx->args[2];
     struct flight *flight;
-    u64 address;
 
     if (!config)
         return 0;
-    address = nc_number_of(config, request);
-    flight = flights.lookup(&address);
+    flight = flight_at(config, nc_number_of(config, request));
     if (!flight)
-        flight = flight_of_flush(config, request, bytes, &address);
+        flight = flight_of_flush(config, request, bytes);
     if (flight && (!flight->bytes || (bytes && bytes == NC_GET(request, __data_len))))
-        end(ctx, config, address, flight, has_failed);
+        end(ctx, config, flight, has_failed);
     return 0;
 }

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from tests.support.live.contexts.block import DISCARD, FLUSH, READ, SENT_TO_DRIVER, WRITE, Disks, preflush
+from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.moments import MS, elapsed, lies, wait
 from tests.support.live.contexts.unattached import UnattachedProbe
 
 PROBE = "block_path"
 Load = Callable[..., UnattachedProbe]
 PAGE = 4096
+GOLDEN = 0x9E3779B97F4A7C15
+WAYS = 8
 FAILED = 10
 """BLK_STS_IOERR."""
 
@@ -42,7 +45,8 @@ def times(disks: Disks) -> dict[tuple[str, str], tuple[int, int]]:
 @pytest.mark.proves(
     "block_path",
     "counters.{ios,requests}",
-    "tables.ios.{device,operation,process,pid,ios,bytes,requests,merges,unqueued,in_flight,most}",
+    "tables.ios.{device,operation,process,pid,ios,bytes,requests,merges,unqueued}",
+    "tables.devices.{device,started,in_flight,most}",
     "histograms.times",
     "histograms.times.{device,operation,process,pid,stage}",
 )
@@ -55,8 +59,7 @@ def test_each_stage_is_as_long_as_it_was_and_an_io_is_what_was_asked_for(load: L
     issued = disks.told("issued", request)
     wait(2)
     disks.probe.read()
-    (flying,) = disks.probe.rows("ios")
-    assert (flying["in_flight"], flying["requests"]) == (1, 0)
+    assert disks.probe.rows("devices") == [{"device": disks.NAMES[0], "started": 1, "in_flight": 1, "most": 1}]
     ended = disks.completed(request, PAGE)
 
     request, _ = disks.started(READ, PAGE)
@@ -68,8 +71,8 @@ def test_each_stage_is_as_long_as_it_was_and_an_io_is_what_was_asked_for(load: L
 
     name = disks.NAMES[0]
     assert rows(disks) == {
-        (name, "write"): {"ios": 1, "bytes": PAGE, "requests": 1, "most": 1},
-        (name, "read"): {"ios": 8, "bytes": 8 * PAGE, "requests": 1, "merges": 7, "unqueued": 1, "most": 1},
+        (name, "write"): {"ios": 1, "bytes": PAGE, "requests": 1},
+        (name, "read"): {"ios": 8, "bytes": 8 * PAGE, "requests": 1, "merges": 7, "unqueued": 1},
     }
     assert disks.probe.counters() == {"ios": 9, "requests": 2, "errors": 0} and disks.probe.ledger() == {}
     found = times(disks)
@@ -102,7 +105,7 @@ def test_a_request_that_is_put_back_ends_once_and_its_device_time_begins_at_the_
     issued = disks.told("issued", request)
     ended = disks.completed(request, PAGE)
     disks.told("requeued", request)  # of one that we do not know
-    assert rows(disks) == {(disks.NAMES[0], "read"): {"ios": 1, "bytes": PAGE, "requests": 1, "requeues": 7, "most": 1}}
+    assert rows(disks) == {(disks.NAMES[0], "read"): {"ios": 1, "bytes": PAGE, "requests": 1, "requeues": 7}}
     found = times(disks)
     assert lies(found["read", "device"][1], elapsed(issued, ended))
     assert lies(found["read", "queue"][1], elapsed(inserted, issued))
@@ -117,7 +120,7 @@ def test_a_request_ends_with_the_completion_of_all_that_is_left_of_it(load: Load
     disks.completed(request, PAGE)
     disks.memory.change("request", request, {"__data_len": 3 * PAGE})
     disks.probe.read()
-    assert disks.probe.counters() == {"ios": 1, "requests": 0, "errors": 0}
+    assert disks.probe.counters()["requests"] == disks.probe.counters()["errors"] == 0
     disks.completed(request, 3 * PAGE)
 
     request, _ = disks.started(READ, 16 * PAGE)
@@ -136,8 +139,8 @@ def test_a_request_ends_with_the_completion_of_all_that_is_left_of_it(load: Load
     disks.completed(request, 0)
     name = disks.NAMES[0]
     assert rows(disks) == {
-        (name, "read"): {"ios": 2, "bytes": 20 * PAGE, "requests": 2, "errors": 1, "unqueued": 2, "most": 1},
-        (name, "write"): {"ios": 1, "bytes": PAGE, "requests": 1, "unqueued": 1, "most": 1},
+        (name, "read"): {"ios": 2, "bytes": 20 * PAGE, "requests": 2, "errors": 1, "unqueued": 2},
+        (name, "write"): {"ios": 1, "bytes": PAGE, "requests": 1, "unqueued": 1},
     }
     assert disks.probe.counters() == {"ios": 3, "requests": 3, "errors": 1} and disks.probe.ledger() == {}
 
@@ -151,7 +154,7 @@ def test_a_flush_is_one_as_it_was_asked_for(load: Load) -> None:
     wait(2)
     disks.completed(flush, 0)
     ended = disks.completed(request, 0)
-    assert rows(disks) == {(disks.NAMES[0], "flush"): {"ios": 1, "requests": 1, "unqueued": 1, "most": 1}}
+    assert rows(disks) == {(disks.NAMES[0], "flush"): {"ios": 1, "requests": 1, "unqueued": 1}}
     assert times(disks).keys() == {("flush", "whole")} and lies(
         times(disks)["flush", "whole"][1], elapsed(began, ended)
     )
@@ -190,13 +193,12 @@ def test_what_is_too_large_for_one_request_is_one_io(load: Load) -> None:
             "requests": 4,
             "splits": 3,
             "unqueued": 4,
-            "most": 1,
         }
     }
     assert disks.probe.counters()["ios"] == 1
 
 
-@pytest.mark.proves("block_path", "tables.ios.{merges,most}")
+@pytest.mark.proves("block_path", "tables.ios.merges", "tables.devices.{most,in_flight}")
 def test_a_request_that_becomes_part_of_another_one(load: Load) -> None:
     disks = Disks(load(PROBE))
     first, second = (disks.started(WRITE, PAGE)[0] for _ in range(2))
@@ -207,9 +209,8 @@ def test_a_request_that_becomes_part_of_another_one(load: Load) -> None:
     disks.memory.change("request", first, {"__data_len": 3 * PAGE})
     disks.told("issued", first)
     disks.completed(first, 3 * PAGE)
-    assert rows(disks) == {
-        (disks.NAMES[0], "write"): {"ios": 3, "bytes": 3 * PAGE, "requests": 1, "merges": 2, "most": 2}
-    }
+    assert rows(disks) == {(disks.NAMES[0], "write"): {"ios": 3, "bytes": 3 * PAGE, "requests": 1, "merges": 2}}
+    assert disks.probe.rows("devices") == [{"device": disks.NAMES[0], "started": 2, "in_flight": 0, "most": 2}]
 
 
 @pytest.mark.proves("block_path", "tables.ios.refused")
@@ -233,7 +234,6 @@ def test_a_device_that_only_passes_bios_on(load: Load) -> None:
             "errors": 1,
             "splits": 1,
             "unqueued": 2,
-            "most": 2,
         },
         (disks.NAMES[0], "read"): {"refused": 1},
     }
@@ -251,7 +251,7 @@ def test_what_began_before_the_probe_is_no_figure(load: Load) -> None:
     assert rows(disks) == {} and disks.probe.ledger() == {}
 
 
-@pytest.mark.proves("block_path", "ledger.join_missed", "tables.ios.in_flight")
+@pytest.mark.proves("block_path", "ledger.join_missed", "tables.devices.in_flight")
 def test_an_end_that_was_not_seen_leaves_nothing_in_flight(load: Load) -> None:
     disks = Disks(load(PROBE))
     bio = disks.bio(READ, PAGE, disks.above)
@@ -263,26 +263,64 @@ def test_an_end_that_was_not_seen_leaves_nothing_in_flight(load: Load) -> None:
         "bytes": 3 * PAGE,
         "requests": 1,
         "unqueued": 1,
-        "most": 1,
     }
     assert disks.probe.ledger() == {"join_missed": 2}
+    assert disks.probe.rows("devices") == [{"device": disks.NAMES[1], "started": 3, "in_flight": 0, "most": 1}]
 
 
-@pytest.mark.proves("block_path", "ledger.map_full", "counters.ios")
+@pytest.mark.proves("block_path", "ledger.map_full", "counters.{ios,requests}")
 def test_full_maps(load: Load) -> None:
-    """The counters go on; and what has no flight has no end."""
-    disks = Disks(load(PROBE, ios=1, flights=1))
-    request, _ = disks.started(READ, PAGE)
-    disks.told("issued", request)
-    disks.started(READ, PAGE)
+    """The counters go on. What finds no place in the table of what is in flight has no end."""
+    disks = Disks(load(PROBE, ios=1))
+    disks.served(READ, PAGE)
     other = disks.disk("made1")
     for _ in range(3):
         disks.merged(disks.bio(READ, PAGE, other))
-    disks.completed(request, PAGE)
-    assert [(row["device"], row["ios"], row["requests"]) for row in disks.probe.rows("ios")] == []
-    assert {key[0]: (row["ios"], row["requests"]) for key, row in rows(disks).items()} == {disks.NAMES[0]: (2, 1)}
-    assert disks.probe.counters() == {"ios": 5, "requests": 1, "errors": 0}
-    assert disks.probe.ledger() == {"map_full": 4}
+    assert {key[0]: (row["ios"], row["requests"]) for key, row in rows(disks).items()} == {disks.NAMES[0]: (1, 1)}
+    assert disks.probe.counters() == {"ios": 4, "requests": 1, "errors": 0} and disks.probe.ledger() == {"map_full": 3}
+
+
+def of_one_set(disks: Disks, count: int) -> list[int]:
+    """Bios that share one set of the table of what is in flight; all that counts of them lies in each other."""
+    place, size = place_of("bio", "bi_iter")
+    content = disks.memory.bytes_of("bio", disks.bio(READ, PAGE, disks.above))[: place + size]
+    sets: dict[int, list[int]] = {}
+    while max(map(len, sets.values()), default=0) < count:
+        bio = disks.memory.keep(content)
+        sets.setdefault(bio * GOLDEN % (1 << 64) >> 53, []).append(bio)
+    return max(sets.values(), key=len)
+
+
+@pytest.mark.proves("block_path", "ledger.map_full", "tables.devices.{started,in_flight,most}")
+def test_a_full_set_takes_no_more_and_one_that_ended_gives_way(load: Load) -> None:
+    disks = Disks(load(PROBE))
+    crowd = of_one_set(disks, WAYS + 1)[: WAYS + 1]
+    for bio in crowd:
+        disks.queued(bio)
+    for bio in crowd:
+        disks.bio_completed(bio)
+    disks.probe.read()
+    assert disks.probe.counters() == {"ios": WAYS + 1, "requests": WAYS, "errors": 0}
+    assert disks.probe.ledger() == {"map_full": 1}
+    for bio in crowd:
+        disks.queued(bio)
+        disks.bio_completed(bio)
+    disks.probe.read()
+    assert disks.probe.counters()["requests"] == 2 * WAYS + 1
+    device = {"device": disks.NAMES[1], "started": 2 * WAYS + 1, "in_flight": 0, "most": WAYS}
+    assert disks.probe.rows("devices") == [device]
+
+
+@pytest.mark.proves("block_path", "tables.devices.device")
+def test_an_address_that_another_disk_has_later_is_another_device(load: Load) -> None:
+    disks = Disks(load(PROBE))
+    disks.served(READ, PAGE)
+    disks.memory.change("gendisk", disks.here, {"disk_name": b"made7"})
+    for _ in range(2):
+        disks.served(READ, PAGE)
+    disks.probe.read()
+    found = {row["device"]: row["started"] for row in disks.probe.rows("devices")}
+    assert found == {disks.NAMES[0]: 1, "made7": 2}
 
 
 @pytest.mark.proves("block_path", "knobs.device")

@@ -46,13 +46,19 @@ def row_of(asked: Measurement, disk: Disk, pid: int, operation: str) -> Row:
     return row
 
 
+def in_flight(asked: Measurement, row: Row) -> int:
+    """Of its device."""
+    [device] = asked.rows(PROBE, "devices", device=row.labels["device"])
+    return int(device.gauges["in_flight"] or 0)
+
+
 def has_ended(asked: Measurement, row: Row, requests: int) -> int:
     """How many of its requests have: all that it made.
 
     Where no program runs while a thread of init is on the CPU (SEEN of measurement.py) some ends are not seen: they are
     in flight, or known to be missed.
     """
-    unseen = int(row.gauges["in_flight"] or 0) + asked.ledger(PROBE, "join_missed")
+    unseen = in_flight(asked, row) + asked.ledger(PROBE, "join_missed")
     assert row.counts["requests"] + unseen == requests and unseen <= (0 if IS_EMULATED else (1 - SEEN) * requests)
     return row.counts["requests"]
 
@@ -69,7 +75,6 @@ def test_each_io_is_one(asked: Measurement, disk: Disk, what: str, operation: st
     before = disk.books()
     pid = disk.ask(what, FEW)
     row = row_of(asked, disk, pid, operation)
-    assert (row.counts["ios"], row.counts["bytes"]) == (FEW, FEW * PAGE)
     books = disk.books() - before
     assert {"read": books.reads, "write": books.writes, "discard": books.discards}[what] == FEW
     assert row.counts["merges"] == row.counts["errors"] == 0
@@ -87,16 +92,18 @@ def test_adjacent_reads_of_one_call_are_eight_and_one_request(asked: Measurement
     assert (row.counts["ios"], row.counts["bytes"]) == (8 * FEW, 8 * FEW * PAGE) and books.sectors_read == FEW * 64
     assert row.counts["merges"] == books.read_merges == 8 * FEW - books.reads
     has_ended(asked, row, books.reads)
-    assert FEW <= books.reads <= FEW / SEEN  # who is preempted amid a call has submitted what there was
+    # Who is preempted amid a call has submitted what there was; 5.10 merges nothing for a loop device without O_DIRECT.
+    assert FEW <= books.reads <= (FEW / SEEN if books.read_merges else 8 * FEW)
 
 
-@pytest.mark.proves("block_path", "tables.ios.{ios,requests,most}")
+@pytest.mark.proves("block_path", "tables.ios.{ios,requests}", "tables.devices.{device,most}")
 def test_reads_apart_of_one_call_are_in_flight_at_once(asked: Measurement, disk: Disk) -> None:
     pid = disk.ask("apart", FEW)
     row = row_of(asked, disk, pid, "read")
     assert (row.counts["ios"], row.counts["merges"]) == (8 * FEW, 0)
     has_ended(asked, row, 8 * FEW)
-    assert 1 <= (row.gauges["most"] or 0) <= 8
+    [device] = asked.rows(PROBE, "devices", device=disk.name)
+    assert 1 <= (device.gauges["most"] or 0) <= 8
 
 
 @pytest.mark.proves("block_path", "tables.ios.{operation,ios}", "histograms.times.stage")
@@ -128,8 +135,10 @@ def test_reads_beyond_the_file_fail(asked: Measurement, disk: Disk, tmp_path: Pa
         os.truncate(tmp_path / "short", 1 << 20)
         pid = short.ask("beyond", FEW, (1 << 20) - PAGE)
         row = row_of(asked, short, pid, "read")
-        assert row.counts["ios"] == FEW
-        assert row.counts["errors"] == asked.counter(PROBE, "errors") == has_ended(asked, row, FEW)
+        ended = has_ended(asked, row, FEW)
+        assert row.counts["ios"] == ended
+        # Without O_DIRECT, which tmpfs lacks before 6.6, a loop device reads zeros there.
+        assert row.counts["errors"] == asked.counter(PROBE, "errors") == (ended if short.is_direct() else 0)
 
 
 @pytest.mark.proves("block_path", "tables.ios.process", "histograms.times.process")
@@ -154,7 +163,7 @@ def test_the_submitter_may_be_a_vm(asked: Measurement, disk: Disk) -> None:
         assert sampled == {VM}
 
 
-@pytest.mark.proves("block_path", "histograms.times", "tables.ios.{unqueued,most}")
+@pytest.mark.proves("block_path", "histograms.times", "tables.ios.unqueued", "tables.devices.{started,most}")
 @pytest.mark.parametrize("scheduler", ["none", "mq-deadline"])
 def test_a_device_of_two_milliseconds(asked: Measurement, scheduler: str) -> None:
     """Each request takes that long, wherever it came from; an insert is seen where there is a scheduler."""
@@ -171,7 +180,9 @@ def test_a_device_of_two_milliseconds(asked: Measurement, scheduler: str) -> Non
         assert (percentile(took, 50) or 0) <= COMPLETES_NS * 1.25
         pid = disk.ask("apart", 2)
         row = row_of(asked, disk, pid, "read")
-        assert row.counts["ios"] == 16 and (IS_EMULATED or row.gauges["most"] == 8)
+        [device] = asked.rows(PROBE, "devices", device=disk.name)
+        assert row.counts["ios"] == 16 and device.counts["started"] == FEW + 16
+        assert 1 <= (device.gauges["most"] or 0) <= 8 and (IS_EMULATED or device.gauges["most"] == 8)
 
 
 def test_books_are_subtracted() -> None:

@@ -119,6 +119,10 @@ class Disk:
         numbers = [int(one) for one in Path(f"/sys/block/{self.name}/stat").read_text().split()]
         return Books(*(numbers[at] if at < len(numbers) else 0 for at in (0, 1, 2, 4, 6, 11, 15)))
 
+    def is_direct(self) -> bool:
+        """Whether a loop device reads its file with O_DIRECT."""
+        return Path(f"/sys/block/{self.name}/loop/dio").read_text().strip() == "1"
+
     def setting(self, name: str) -> str:
         return Path(f"/sys/block/{self.name}/queue/{name}").read_text().strip()
 

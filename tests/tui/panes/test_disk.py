@@ -24,7 +24,6 @@ def row(labels: dict[str, Any], ios: int, **counts: int) -> dict[str, Any]:
     return {
         "labels": labels,
         "counts": {name: (count, count) for name, count in values.items()},
-        "gauges": {"in_flight": 3, "most": 8},
     }
 
 
@@ -35,6 +34,8 @@ def scene_of(scenario: Scenario) -> Scene:
 
 def played() -> Scene:
     scenario = made.attached(PROBE).table(PROBE, "ios", [row(COPY, 10), row(QEMU, 500, unqueued=250, errors=2)])
+    device = {"labels": {"device": "sdb"}, "counts": {"started": (500, 500)}, "gauges": {"in_flight": 3, "most": 8}}
+    scenario.table(PROBE, "devices", [device])
     made.times(scenario, PROBE, "times", {**QEMU, "stage": "queue"}, 3_000_000, 250)
     made.times(scenario, PROBE, "times", {**QEMU, "stage": "device"}, 400_000, 500)
     return scene_of(scenario)
@@ -64,4 +65,4 @@ def test_the_page_of_a_row_has_its_stages_and_says_what_is_not_known() -> None:
 
 def test_the_pane_stands_beside_the_others() -> None:
     pane = catalogue.panes({PROBE: probes.shipped(PROBE)}, [PROBE])["disk"]
-    assert [placed.tab for placed in pane.blocks] == ["Disks", "Counts", "Times"]
+    assert [placed.tab for placed in pane.blocks] == ["Disks", "Counts", "In flight", "Times"]

@@ -16,7 +16,7 @@ from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.painted import Line
 
-IOS, TIMES = "ios", "times"
+IOS, DEVICES, TIMES = "ios", "devices", "times"
 STAGES = {"queue": "waits in the queue", "device": "on the device", "whole": "from begin to end"}
 """What each stage is, in words."""
 MAX_SLOW = 8
@@ -48,6 +48,12 @@ def _who(at: Shown) -> Cell:
     return text_cell(vm if vm else at.labels.get("process"))
 
 
+def _in_flight(at: Shown) -> Cell:
+    """Of the whole device."""
+    device = at.scene.state.row(at.probe, DEVICES, row_key({"device": at.labels.get("device")}))
+    return gauge("in_flight")(Shown(at.scene, at.probe, DEVICES, device))
+
+
 COLUMNS = (
     TableColumn("who", "VM, process", 11, grow=2, most=24, value=_who),
     TableColumn("device", "device", 8, grow=1, most=16, value=label("device")),
@@ -57,7 +63,7 @@ COLUMNS = (
     TableColumn("queue", "queue p99", 9, right=True, spare=3, value=_of_stage(99.0, "queue")),
     TableColumn("device_p50", "dev p50", 8, right=True, spare=4, value=_of_stage(50.0, "device", "whole")),
     TableColumn("device_p99", "dev p99", 8, right=True, value=_of_stage(99.0, "device", "whole")),
-    TableColumn("in_flight", "flying", 6, right=True, spare=5, value=gauge("in_flight")),
+    TableColumn("in_flight", "flying", 6, right=True, spare=5, value=_in_flight),
     TableColumn("errors", "err/s", 5, right=True, spare=1, value=rate("errors", "act")),
     TableColumn("requeues", "requ/s", 6, right=True, spare=2, value=rate("requeues", "look")),
     TableColumn("merges", "merge/s", 7, right=True, spare=6, value=rate("merges")),
