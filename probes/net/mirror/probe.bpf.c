@@ -14,6 +14,8 @@ enum { ARRIVED, ARRIVED_BYTES, LOST_BACKLOG, LOST_STACK, LOST_SOCKET, QUEUED, RE
 
 #define RETRY_SHIFT 27  /* ns: for so long a CPU looks for no place in a full table, where each look costs a sum over all CPUs */
 #define IS_PEEK 2       /* MSG_PEEK */
+#define LATE 4096       /* a packet that comes so much too late was taken for lost; one of a lower number is of a sender that begins anew */
+#define GAP 1048576     /* more were not lost at once: it begins anew, too */
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
 #define BY_NEED BPF_F_NO_PREALLOC   /* memory for the rows that there are; before, programs on tracepoints must not allocate */
@@ -84,6 +86,23 @@ struct malformed_key {
     u32 pad;
 };
 BPF_TABLE("percpu_hash", struct malformed_key, u64, malformed, NC_ROWS_malformed);
+
+/* Tunnels whose packets have numbers (GRE, ERSPAN): what never came here was lost before this host. */
+struct number_key {
+    u64 source[2];
+    u64 target[2];
+    u64 tunnel;
+    u32 netns;
+    u32 vni;
+};
+struct numbers {
+    u64 packets;
+    u64 lost;
+    u64 late;
+    u64 restarts;
+    u64 next;
+};
+BPF_TABLE("hash", struct number_key, struct numbers, numbered, NC_ROWS_numbered);
 
 struct loss_key {
     u64 location;
@@ -217,6 +236,34 @@ static inline void count_malformed(struct tunnel *tunnel, struct tuple_key *tupl
         nc_ledger_add_many(NC_MAP_FULL, packets);
 }
 
+static inline void count_missing(struct tunnel *tunnel, struct tuple_key *tuple)
+{
+    struct number_key key = { .tunnel = tunnel->kind, .netns = tuple->netns, .vni = tunnel->vni };
+    struct numbers first = { .next = tunnel->number }, *known;
+    s32 ahead;
+
+    __builtin_memcpy(key.source, tuple->source, sizeof(key.source));
+    __builtin_memcpy(key.target, tuple->target, sizeof(key.target));
+    known = numbered.lookup_or_try_init(&key, &first);
+    if (!known) {
+        nc_ledger_add(NC_MAP_FULL);
+        return;
+    }
+    __sync_fetch_and_add(&known->packets, 1);
+    ahead = tunnel->number - (u32)known->next;
+    if (ahead < 0 && ahead >= -LATE) {
+        __sync_fetch_and_add(&known->late, 1);
+        if (known->lost)
+            __sync_fetch_and_add(&known->lost, -1);
+        return;
+    }
+    if (ahead < 0 || ahead > GAP)
+        __sync_fetch_and_add(&known->restarts, 1);
+    else if (ahead)
+        __sync_fetch_and_add(&known->lost, ahead);
+    known->next = (u32)(tunnel->number + 1);
+}
+
 static inline void account(struct nc_config *config, struct sk_buff *skb, struct scratch *scratch)
 {
     struct path_packet *packet = &scratch->packet;
@@ -272,6 +319,8 @@ static inline void account(struct nc_config *config, struct sk_buff *skb, struct
     count_many(ARRIVED, packets);
     count_many(ARRIVED_BYTES, bytes);
     add_tuple(mine, &tuple, packets, bytes, now);
+    if (tunnel.numbered)
+        count_missing(&tunnel, &tuple);
     if (tunnel.unread)
         nc_ledger_add_many(NC_PARSE_FAILED, packets);
     if (tunnel.wrong[0])

@@ -18,6 +18,8 @@ struct tunnel {
     u16 target_port;
     u32 inner;          /* 1: there is an inner packet, whose headers `path_packet` has now */
     u32 unread;         /* 1: headers that are not in the linear data */
+    u32 numbered;       /* 1: the packet has a number */
+    u32 number;
 };
 
 #define TUNNEL_CUT NC_WORD('c', 'u', 't', ' ', 's', 'h', 'o', 'r'), NC_WORD('t', 0, 0, 0, 0, 0, 0, 0)
@@ -113,7 +115,13 @@ static inline u16 tunnel_enter_gre(struct tunnel *tunnel, struct path_packet *pa
         tunnel->vni = bpf_ntohl(NC_AT(u32, head + at));
         at += 4;
     }
-    at += flags & 0x1000 ? 4 : 0;
+    if (flags & 0x1000) {
+        if (!tunnel_fits(tunnel, at + 4, end, all))
+            return 0;
+        tunnel->number = bpf_ntohl(NC_AT(u32, head + at));
+        tunnel->numbered = 1;
+        at += 4;
+    }
     if (type == TUNNEL_ERSPAN || type == TUNNEL_ERSPAN_III) {
         tunnel->kind = NC_WORD('E', 'R', 'S', 'P', 'A', 'N', 0, 0);
         if (type == TUNNEL_ERSPAN_III || flags & 0x1000) {      /* type I has no header of its own */

@@ -248,6 +248,33 @@ def test_headers_that_lie_in_pages_are_no_wrong_ones(load: Load) -> None:
     assert probe.row("senders")["bytes"] == LINK + len(packet)
 
 
+@pytest.mark.proves("mirror", "tables.numbered.{source,target,tunnel,netns,vni,packets,lost,late,restarts}")
+def test_gaps_in_numbers_are_what_never_came(load: Load) -> None:
+    probe = load(PROBE)
+    host = Mirror(probe)
+
+    def send(*numbers: int, key: int = 7) -> dict[str, int]:
+        for number in numbers:
+            host.arrive(gre(0x6558, frame(), 0x3000, struct.pack(">II", key, number & 0xFFFFFFFF)))
+        host.read()
+        (row,) = [row for row in probe.rows("numbered") if row["vni"] == key]
+        ends = ("192.0.2.1", "192.0.2.2", "GRE", str(NETNS))
+        assert tuple(row[one] for one in ("source", "target", "tunnel", "netns")) == ends
+        return {name: row[name] for name in ("packets", "lost", "late", "restarts")}
+
+    assert send(2**32 - 2, 2**32 - 1, 0, 1) == {"packets": 4, "lost": 0, "late": 0, "restarts": 0}
+    assert send(5) == {"packets": 5, "lost": 3, "late": 0, "restarts": 0}
+    assert send(3) == {"packets": 6, "lost": 2, "late": 1, "restarts": 0}  # it was only late
+    assert send(5 + 4095, 5) == {"packets": 8, "lost": 2 + 4094 - 1, "late": 2, "restarts": 0}
+    assert send(4, 5) == {"packets": 10, "lost": 2 + 4093, "late": 2, "restarts": 1}  # made anew
+    assert send(6 + 2**20) == {"packets": 11, "lost": 2 + 4093 + 2**20, "late": 2, "restarts": 1}
+    assert send(7 + 2**20 + 2**20 + 1)["restarts"] == 2
+    assert send(9, 11, key=8) == {"packets": 2, "lost": 1, "late": 0, "restarts": 0}
+    host.arrive(gre(0x6558, frame()))  # without a number
+    host.read()
+    assert len(probe.rows("numbered")) == 2 and probe.ledger() == {}
+
+
 def test_garbage_trips_nothing(load: Load) -> None:
     probe = load(PROBE)
     host = Mirror(probe)

@@ -101,6 +101,17 @@ def test_what_may_be_too_low_is_marked() -> None:
     assert shown(scene)["arrived"][0] == figure.number(950, True)
 
 
+def test_gaps_in_numbers_stand_before_the_nic() -> None:
+    gaps = row({"source": "192.0.2.9", "target": "192.0.2.1", "tunnel": "ERSPAN", "netns": "host", "vni": 5}, lost=7)
+    made = Scenario().hello().status("mirror").counters("mirror", arrived=(5, 5)).table("mirror", "numbered", [gaps])
+    first, *_ = mirror.rows(Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live")))
+    assert [first.cells[name].text for name in ("stage", "lost", "where")] == [
+        "before this host",
+        "7",
+        "gaps in the numbers of 192.0.2.9 ERSPAN 5",
+    ]
+
+
 def test_nothing_is_shown_before_it_counted() -> None:
     empty = Scene(PlayedSession(Scenario().hello().end()).state, MANIFESTS, PROFILE, Connection("live"))
     assert mirror.rows(empty) == [] and mirror.title(empty) == "Mirror: from NIC to worker"

@@ -76,6 +76,17 @@ def test_idle_sockets_of_a_shared_port_are_said_with_the_flows_behind_it() -> No
     assert one.sentence == "TCP port 80: 4 workers, 2 get all connections"
 
 
+@pytest.mark.proves("mirror", "findings.numbered.lost.!!")
+def test_a_mirror_says_what_was_lost_before_this_host() -> None:
+    row = {"source": "192.0.2.1", "target": "192.0.2.2", "tunnel": "ERSPAN", "netns": "host", "vni": 5}
+    session, incidents = PlayedSession(), Incidents({"mirror": catalogue.shipped("mirror")})
+    counts = {"labels": row, "counts": {"packets": (900, 900), "lost": (40, 40)}, "gauges": {}}
+    session.play(Scenario().hello().status("mirror").table("mirror", "numbered", [counts]).end())
+    (one,) = incidents.update(session.state)
+    assert (one.level, one.cause) == ("!!", "mirror-lost-before")
+    assert one.sentence == ("192.0.2.1: ERSPAN 5 has gaps in its numbers: 40 packets/s lost before this host's stack")
+
+
 @pytest.mark.proves("mirror", "findings.workers.lost.!!", "findings.malformed.packets.!")
 def test_a_mirror_says_which_worker_loses_and_who_sends_wrong_headers() -> None:
     session, incidents = PlayedSession(), Incidents({"mirror": catalogue.shipped("mirror")})

@@ -85,6 +85,11 @@ def _cells(stage: MirrorStage) -> dict[str, Cell]:
 
 def stages(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
     """In the order in which a packet passes them."""
+    before = _most(scene.state.rows(MIRROR, "numbered"), "lost")
+    if before is not None:
+        name = " ".join(label_text(before.labels.get(one)) for one in ("source", "tunnel", "vni"))
+        place = Subject(MIRROR, "table", "numbered", before.key)
+        yield MirrorStage("before this host", None, before.counts["lost"], f"gaps in the numbers of {name}", place)
     yield _nic(scene)
     losses = list(scene.state.rows(MIRROR, "losses"))
     yield _stage(state, "backlog", _loss([row for row in losses if row.labels.get("reason") == BACKLOG]))
