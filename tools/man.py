@@ -20,6 +20,7 @@ when it ends. It changes no setting of the host."""
 _FILES = (
     ("$XDG_CONFIG_HOME/netconsole", "profiles, keys, the key of pseudonyms"),
     ("$XDG_DATA_HOME/netconsole", "baselines, calibrations, the log of escalations"),
+    ("$XDG_STATE_HOME/netconsole", "choices of columns, order and rows in the console"),
     ("$XDG_CACHE_HOME/netconsole", "compiled programs, types of far kernels, the unpacked single file"),
 )
 _EXIT = (

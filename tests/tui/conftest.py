@@ -20,6 +20,7 @@ def nowhere_in_particular(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> It
     """Screens are the same wherever the tests run."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     time.tzset()
     yield

@@ -50,6 +50,11 @@ def user_cache() -> Path:
     return _of_user("XDG_CACHE_HOME", "~/.cache")
 
 
+def user_state() -> Path:
+    """$XDG_STATE_HOME/netconsole, where the choices of the console's user are."""
+    return _of_user("XDG_STATE_HOME", "~/.local/state")
+
+
 def _of_user(variable: str, otherwise: str) -> Path:
     """A relative value is ignored, as the XDG base directory specification asks."""
     configured = os.environ.get(variable, "")

@@ -31,6 +31,7 @@ from netconsole.telemetry.tables import RowKey
 from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.recordings import Recordings
+from netconsole.tui.remembered import Remembered
 from netconsole.tui.scene.scene import Output, Scene
 from netconsole.tui.screens.main import MainScreen
 from netconsole_collector.compile.refused import NOT_LOADED
@@ -75,8 +76,12 @@ class WatchedHost:
         enforcer: Enforcer | None = None,
         read_facts: ReadFacts | None = None,
         investigator: Investigator | None = None,
+        remembered: Remembered | None = None,
     ) -> None:
-        """``read_facts`` reads the configuration of the host. None when nobody can read it."""
+        """``read_facts`` reads the configuration of the host. None when nobody can read it.
+
+        ``remembered``: what the user has chosen of tables before.
+        """
         self.session = session
         self.profile = profile
         self.manifests = manifests
@@ -94,7 +99,7 @@ class WatchedHost:
         """What commands of findings said when they were run last."""
         self.ping: WizardState | None = None
         """What was entered and measured in the wizard for a ping."""
-        self.main = MainScreen(panes(manifests, self.probes_here()))
+        self.main = MainScreen(panes(manifests, self.probes_here()), remembered)
         self._sources = SourcesHere()
         self._standing: Sequence[Incident] = ()
         self._frozen: _Moment | None = None
@@ -209,10 +214,12 @@ class WatchedHost:
         return lambda since: self.take(since, None, facts())
 
 
-def watched_run(live: LiveRun) -> WatchedHost:
+def watched_run(live: LiveRun, remembered: Remembered | None = None) -> WatchedHost:
     """The host of a run."""
     plan = live.plan
-    return WatchedHost(live.session, plan.profile, plan.manifests, live.enforcer, live.facts, live.escalator)
+    return WatchedHost(
+        live.session, plan.profile, plan.manifests, live.enforcer, live.facts, live.escalator, remembered
+    )
 
 
 LOOK_AGAIN_S = 5.0

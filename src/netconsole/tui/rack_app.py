@@ -21,6 +21,7 @@ from netconsole.tui.app import ConsoleApp, Over
 from netconsole.tui.farewell import describe_end
 from netconsole.tui.host_view import WatchedHost, watched_run
 from netconsole.tui.panes.rack import RackLine, standing
+from netconsole.tui.remembered import Remembered
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.rack import RackHelpScreen, RackScreen
 from netconsole.tui.terminal.lifeline import Lifeline
@@ -59,8 +60,10 @@ class RackApp(ConsoleApp):
         manifests: Mapping[str, Manifest],
         keymap: Mapping[str, str] | None = None,
         lifeline: Lifeline | None = None,
+        remembered: Remembered | None = None,
     ) -> None:
         super().__init__(None, keymap, lifeline)
+        self._remembered = remembered
         self._hosts = {host.name: host for host in hosts}
         self._met: dict[str, WatchedHost] = {}
         """Those that are measured."""
@@ -101,7 +104,7 @@ class RackApp(ConsoleApp):
             live = host.run
             if live is None or name in self._met:
                 continue
-            watched = self._met[name] = watched_run(live)
+            watched = self._met[name] = watched_run(live, self._remembered)
             watched.main.without = frozenset()
             self.install_screen(watched.main, f"host {name}")
             self.follow(watched)

@@ -20,6 +20,7 @@ from netconsole.snapshot.document import Snapshot
 from netconsole.tui import actions
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.host_view import WatchedHost
+from netconsole.tui.remembered import Remembered
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.terminal.lifeline import Lifeline
 
@@ -39,8 +40,9 @@ class ReplayApp(ConsoleApp):
         manifests: Mapping[str, Manifest],
         keymap: Mapping[str, str] | None = None,
         lifeline: Lifeline | None = None,
+        remembered: Remembered | None = None,
     ) -> None:
-        super().__init__(WatchedHost(session, profile, manifests), keymap, lifeline)
+        super().__init__(WatchedHost(session, profile, manifests, remembered=remembered), keymap, lifeline)
         self.replayed = session
         self.main.header_lines = 3
         self.main.without = frozenset({"hosts", "knobs", "investigate", "pin", "record", "baseline"})

@@ -40,8 +40,9 @@ def run_live(live: LiveRun, baseline: NamedSnapshots | None, recorder: Recorder 
     def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
         from netconsole.tui.app import ConsoleApp
         from netconsole.tui.host_view import watched_run
+        from netconsole.tui.remembered import Remembered, file_of_user
 
-        watched = watched_run(live)
+        watched = watched_run(live, Remembered(file_of_user()))
         if recorder is not None:
             watched.recordings.adopt(recorder)
         return ConsoleApp(watched, keymap, lifeline, baseline)
@@ -59,9 +60,10 @@ def run(session: Session, profile: Profile, manifests: Mapping[str, Manifest]) -
 
     def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
         if isinstance(session, ReplaySession):
+            from netconsole.tui.remembered import Remembered, file_of_user
             from netconsole.tui.replay_app import ReplayApp
 
-            return ReplayApp(session, profile, manifests, keymap, lifeline)
+            return ReplayApp(session, profile, manifests, keymap, lifeline, Remembered(file_of_user()))
         from netconsole.tui.app import ConsoleApp
         from netconsole.tui.host_view import WatchedHost
 
@@ -76,8 +78,9 @@ def run_rack(rack: Rack, profile: Profile, manifests: Mapping[str, Manifest]) ->
 
     def made(keymap: Mapping[str, str], lifeline: Lifeline) -> ConsoleApp:
         from netconsole.tui.rack_app import RackApp
+        from netconsole.tui.remembered import Remembered, file_of_user
 
-        app = RackApp(rack.hosts, profile, manifests, keymap, lifeline)
+        app = RackApp(rack.hosts, profile, manifests, keymap, lifeline, Remembered(file_of_user()))
         rack.on_change(app.pump.news)
         return app
 

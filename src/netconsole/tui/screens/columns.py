@@ -51,7 +51,7 @@ class ColumnsScreen(Screen[None]):
     def on_mount(self) -> None:
         title: Line = [
             (f" Columns of {self._table.title.partition(' · ')[0]}", "strong"),
-            ("  chosen until the console ends", "dim"),
+            ("  what you choose is remembered", "dim"),
         ]
         self.query_one("#dialog-title", Lines).show(title)
         footer: Line = [

@@ -20,6 +20,7 @@ from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.drops import places
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.panes.overview.header import Pause
+from netconsole.tui.remembered import Remembered, pinned, subject_of
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.pane_view import PaneView
 from netconsole.tui.widgets.lines import Lines
@@ -49,15 +50,15 @@ class MainScreen(Screen[None]):
     without: frozenset[str] = frozenset({"hosts"})
     """Actions that the footer leaves out because they cannot be used here."""
 
-    def __init__(self, panes: Mapping[str, Pane]) -> None:
+    def __init__(self, panes: Mapping[str, Pane], remembered: Remembered | None = None) -> None:
+        """``remembered``: choices of before; None: those of now are kept until the console ends."""
         super().__init__()
         self.panes = panes
+        self._remembered = remembered or Remembered(None)
         self._probes_of = {name: pane.probes for name, pane in panes.items()}
         self.current = "overview"
         self.views: dict[str, PaneView] = {}
         self.pause = Pause()
-        self.choices: dict[str, dict[str, bool]] = {}
-        """The columns that the user has chosen, by table; kept until the console ends."""
         self.filter = ""
         """Tables show only rows that contain this text, in every pane."""
         self._message: tuple[str, Tone] | None = None
@@ -229,7 +230,21 @@ class MainScreen(Screen[None]):
 
         table = self.table()
         if table is not None:
-            self.app.push_screen(ColumnsScreen(table, self.choices.setdefault(table.name or "", {})))
+            columns = self._remembered.of(table.name or "").columns
+            self.app.push_screen(ColumnsScreen(table, columns), lambda _: self._keep())
+
+    def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
+        """Another order, or another row on top: the same the next time."""
+        table = message.table
+        choice = self._remembered.of(table.name or "")
+        choice.sort, choice.reverse = table.sort_column, table.reverse
+        rows = [pinned(key) for key in table.on_top if isinstance(key, Subject)]
+        choice.pinned = [row for row in rows if row is not None]
+        self._keep()
+
+    def _keep(self) -> None:
+        if why := self._remembered.keep():
+            self.say(why, "look")
 
     def action_filter(self) -> None:
         table = self.table()
@@ -291,9 +306,10 @@ class MainScreen(Screen[None]):
 
     def _view(self, name: str) -> PaneView:
         view = self.views[name] = PaneView(self.panes[name])
-        for table, choice in self.choices.items():
-            if table in view.tables:
-                view.tables[table].choice = choice
+        for name, table in view.tables.items():
+            choice = self._remembered.of(name)
+            table.choice, table.sort_column, table.reverse = choice.columns, choice.sort, choice.reverse
+            table.on_top = [subject_of(row) for row in choice.pinned]
         view.set_filter(self.filter)
         return view
 

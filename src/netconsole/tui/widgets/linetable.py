@@ -97,6 +97,13 @@ class LineTable(Painted, can_focus=True):
         def control(self) -> LineTable:
             return self.table
 
+    class Chosen(Message):
+        """The user has chosen another order, or a row that stays on top."""
+
+        def __init__(self, table: LineTable) -> None:
+            super().__init__()
+            self.table = table
+
     class Moved(Message):
         """Other rows became visible. Call :meth:`LineTable.show` again, so that their histories are read."""
 
@@ -126,6 +133,8 @@ class LineTable(Painted, can_focus=True):
         """None: the order in which the rows were given, the most important one first."""
         self.reverse = False
         self.filter = ""
+        self.on_top: list[Hashable] = []
+        """Rows that the user wants above all others."""
         self._order = StableOrder(has_news)
         self._rows: dict[Hashable, TableRow] = {}
         self._all: Sequence[TableRow] = ()
@@ -228,11 +237,27 @@ class LineTable(Painted, can_focus=True):
         self.reverse = False
         self._order.release()
         self._arrange()
+        self.post_message(self.Chosen(self))
 
     def action_reverse(self) -> None:
         self.reverse = not self.reverse
         self._order.release()
         self._arrange()
+        self.post_message(self.Chosen(self))
+
+    def action_keep(self) -> None:
+        """Keeps the row under the cursor on top, or lets it go again."""
+        key = self.cursor_key
+        if key is None:
+            return
+        if key in self.on_top:
+            self.on_top.remove(key)
+        else:
+            self.on_top.append(key)
+        self._chosen = True
+        self._order.release()
+        self._arrange()
+        self.post_message(self.Chosen(self))
 
     # ---- events
 
@@ -296,6 +321,8 @@ class LineTable(Painted, can_focus=True):
         is_ranked = self.sort_column is None and not self.reverse
         last = {key: row.last for key, row in self._rows.items() if row.last} if is_ranked else {}
         self._keys = self._order.arrange(list(self._rows), self._now_s, last)
+        if self.on_top:
+            self._keys.sort(key=lambda key: key not in self.on_top)
         if not self._keys:
             self._cursor_index = 0
         elif self._chosen and self._cursor in self._rows:
@@ -377,7 +404,8 @@ class LineTable(Painted, can_focus=True):
         for column, start, cells in self._placed:
             cell = row.cells.get(column.name, _BLANK)
             if start > x:
-                pieces.append((" " * (start - x), ""))
+                is_kept = x == 0 and row.key in self.on_top
+                pieces.append(("*" + " " * (start - 1) if is_kept else " " * (start - x), ""))
             text = cell.text
             if cell.history is not None:
                 text = labelled(self._histories.get((row.key, column.name), ()), cells, cell.unit)
