@@ -1,5 +1,7 @@
 """block_path on each kernel of the lab: what is asked of a loop device, and of one whose time is known (null_blk).
 
+And io_limits: a VM that its control group (io.max) holds back.
+
 From 6.5 a tracepoint names the request in its submitter's task; before, only its bio. 5.10 passes the queue as well.
 """
 
@@ -15,12 +17,14 @@ from tests.lab.pytest_inside import run_pytest
 pytestmark = [pytest.mark.booting, pytest.mark.parametrize("bare", PROVEN, indirect=True)]
 
 FILE = "tests/live/probes/test_block_path.py"
+LIMITS = "tests/live/probes/test_io_limits.py"
 RUN_LIMIT_S = 900.0  # only a hang meets it
 
 
 def test_each_io_on_this_kernel(bare: Hypervisor) -> None:
     bring(bare, shipped(("block_path",)).values())
-    run = run_pytest(bare, FILE, limit_s=RUN_LIMIT_S)
+    run = run_pytest(bare, FILE, LIMITS, limit_s=RUN_LIMIT_S)
     run.has_passed(FILE)
+    run.has_passed(LIMITS)
     ran = {one.name for one in run.of(FILE) if one.state == "passed"}
     assert {f"test_a_device_of_two_milliseconds[{one}]" for one in ("none", "mq-deadline")} <= ran

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live.network import IS_EMULATED
+
 PAGE = 4096
 _GET_FREE, _SET_FD, _CLEAR, _SET_DIRECT = 0x4C82, 0x4C00, 0x4C01, 0x4C08
 """LOOP_CTL_GET_FREE, LOOP_SET_FD, LOOP_CLR_FD, LOOP_SET_DIRECT_IO (uapi/linux/loop.h)."""
@@ -168,3 +170,34 @@ def _need(module: str, *settings: str) -> None:
     done = subprocess.run(["modprobe", module, *settings], stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode and not Path(f"/sys/module/{module}").exists():
         pytest.skip(f"cannot run here: this kernel has no {module}")
+
+
+@contextmanager
+def limited(disk: Disk, reads_per_s: int, pid: int) -> Iterator[str]:
+    """A control group of the test's own lets this process read so often; its path. Skips where there can be none."""
+    number = Path(f"/sys/block/{disk.name}/dev").read_text().strip()
+    top = Path("/sys/fs/cgroup")
+    name, before = f"netconsole-{os.getpid()}", Path("/")
+    if not (top / "blkio").exists() and not (top / "cgroup.controllers").exists() and IS_EMULATED:
+        subprocess.run(["mount", "-t", "cgroup2", "none", str(top)], check=True)
+    if (top / "blkio/blkio.throttle.read_iops_device").exists():
+        before, file, text = top / "blkio", "blkio.throttle.read_iops_device", f"{number} {reads_per_s}"
+    elif "io" in _text(top / "cgroup.controllers").split():
+        before, file, text = top, "io.max", f"{number} riops={reads_per_s}"
+        (top / "cgroup.subtree_control").write_text("+io")
+    else:
+        pytest.skip("cannot run here: no control groups of I/O")
+    group = before / name
+    group.mkdir()
+    try:
+        (group / file).write_text(text)
+        (group / "cgroup.procs").write_text(str(pid))
+        yield f"/{group.relative_to(top)}"
+    finally:
+        with suppress(OSError):  # it has ended
+            (before / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
