@@ -120,12 +120,13 @@ class After(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def after() -> Iterator[tuple[Watch, dict[str, After]]]:
-    """Every fault that this kernel can have."""
+def after(request: pytest.FixtureRequest) -> Iterator[tuple[Watch, dict[str, After]]]:
+    """Every fault that this kernel can have, of those whose tests run."""
+    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
     known: dict[str, After] = {}
     with closing(Watch()) as watch:
         assert watch.until(watch.settled)
-        faults = all_faults()
+        faults = [one for one in all_faults() if one.name in asked]
         together = [one for one in faults if not one.alone]
         batches = [together[at : at + AT_ONCE] for at in range(0, len(together), AT_ONCE)]
         for made in [*batches, *([one] for one in faults if one.alone)]:
