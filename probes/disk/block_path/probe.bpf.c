@@ -438,7 +438,7 @@ int bio_queued(struct bpf_raw_tracepoint_args *ctx)
     flight.bytes = key_of_bio(&flight.io, bio);
     if (!wanted(config, &flight.io))
         return 0;
-    submitted_by(&flight.io.by);
+    submitted_by(&flight.io.by, bio);
     count_io(&flight.io, flight.bytes);
     if (is_alone) {
         flight.began_ns = bpf_ktime_get_ns();
@@ -471,7 +471,7 @@ int bio_completed(struct bpf_raw_tracepoint_args *ctx)
     key_of_bio(&io, bio);
     if (!wanted(config, &io))
         return 0;
-    submitted_by(&io.by);
+    submitted_by(&io.by, bio);
     row = row_of(&io);
     if (row)
         __sync_fetch_and_add(&row->refused, 1);
@@ -486,7 +486,7 @@ static inline int merge(struct nc_config *config, struct bio *bio, struct io_key
 
     if (!wanted(config, io))
         return 0;
-    submitted_by(&io->by);
+    submitted_by(&io->by, bio);
     row = count_io(io, bytes);
     if (row)
         __sync_fetch_and_add(&row->merges, 1);
@@ -541,7 +541,7 @@ int bio_split(struct bpf_raw_tracepoint_args *ctx)
     key_of_bio(&io, bio);
     if (!wanted(config, &io))
         return 0;
-    submitted_by(&io.by);
+    submitted_by(&io.by, bio);
     row = row_of(&io);
     if (row)
         __sync_fetch_and_add(&row->splits, 1);
@@ -577,7 +577,7 @@ int started(struct bpf_raw_tracepoint_args *ctx)
     flight.asked = flight.bytes = key_of_request(&flight.io, request);
     if (!wanted(config, &flight.io))
         return 0;
-    submitted_by(&flight.io.by);
+    submitted_by(&flight.io.by, NC_GET(request, bio));
     if (!flight.bytes)
         flight.began_ns = bpf_ktime_get_ns();
     flight.disk = disk_number(config, DISK_OF_REQUEST(request), flight.io.device);
@@ -609,7 +609,7 @@ int started(struct bpf_raw_tracepoint_args *ctx)
     bytes = key_of_bio(&asked.io, bio);
     if (!wanted(config, &asked.io))
         return 0;
-    submitted_by(&asked.io.by);
+    submitted_by(&asked.io.by, bio);
     if (!bytes)
         asked.began_ns = bpf_ktime_get_ns();
     if (!IS_DISCARD(flags))

@@ -16,6 +16,9 @@ _SCAN_EVERY_S = (2.0, 64.0)
 """First and longest pause. It doubles after each scan in vain: the tap of a VPN must not cost a scan every interval."""
 _MAX_VMS = 4096
 _MAX_QUEUES = 65536
+_MAX_DEPTH = 12
+OF_GROUP = 1 << 63
+"""In place of a process: a control group, by its number (probes/disk/block_path/submitter.h)."""
 _TUN_DEVICE = "/dev/net/tun"
 _INTERFACE = re.compile(rb"^iff:\s*(.+)$", re.MULTILINE)
 _START_TIME = 22 - 3
@@ -34,11 +37,14 @@ class Vm(NamedTuple):
 class Vms:
     """Answers from the last scan. When ``changes`` grows, a tap may belong to another VM than before."""
 
-    def __init__(self, proc: str = "/proc") -> None:
+    def __init__(self, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> None:
         self.changes = 0
         self._proc = proc
+        self._cgroup = cgroup
         self._vms: Dict[int, Vm] = {}
         self._taps: Dict[str, Set[Vm]] = {}
+        self._groups: Dict[int, Set[Vm]] = {}
+        """By control group: the VMs in it."""
         self._asked_in_vain = False
         self._next_scan = self._slow_scan = 0.0
         self._scan_every_s = _SCAN_EVERY_S[0]
@@ -62,7 +68,16 @@ class Vms:
         return sorted(set().union(*(self._taps.get(device, set()) for device in devices)))
 
     def of_process(self, pid: int) -> Optional[str]:
-        """Name of the VM whose QEMU has this pid. None when the process is no QEMU."""
+        """Name of the VM whose QEMU has this pid. None when the process is no QEMU.
+
+        With OF_GROUP it is the number of a control group: that of the only VM in it.
+        """
+        if pid & OF_GROUP:
+            owners = self._groups.get(pid & ~OF_GROUP, set())
+            if not owners:
+                self._scan_if_due()
+                owners = self._groups.get(pid & ~OF_GROUP, set())
+            return next(iter(owners)).name if len(owners) == 1 else None
         if pid not in self._vms:
             self._scan_if_due()
         vm = self._vms.get(pid)
@@ -86,7 +101,7 @@ class Vms:
             self._next_scan, self._scan_every_s = 0.0, _SCAN_EVERY_S[0]
             for vm in ended:
                 del self._vms[vm.pid]
-                for owners in self._taps.values():
+                for owners in (*self._taps.values(), *self._groups.values()):
                     owners.discard(vm)
             self._taps = {device: owners for device, owners in self._taps.items() if owners}
         elif self._asked_in_vain or time.monotonic() >= self._slow_scan:
@@ -96,11 +111,11 @@ class Vms:
         now = time.monotonic()
         if now < self._next_scan:
             return
-        before = self._vms, self._taps
+        before = self._vms, self._taps, self._groups
         self._scan()
-        in_vain = self._asked_in_vain and (self._vms, self._taps) == before
+        in_vain = self._asked_in_vain and (self._vms, self._taps, self._groups) == before
         self._scan_every_s = min(2 * self._scan_every_s, _SCAN_EVERY_S[1]) if in_vain else _SCAN_EVERY_S[0]
-        if (self._vms, self._taps) != before:
+        if (self._vms, self._taps, self._groups) != before:
             self.changes += 1
             self._asked_in_vain = False  # readers that still want to know ask again
         self._next_scan, self._slow_scan = now + self._scan_every_s, now + _SCAN_EVERY_S[1]
@@ -108,6 +123,7 @@ class Vms:
     def _scan(self) -> None:
         vms: Dict[int, Vm] = {}
         taps: Dict[str, Set[Vm]] = {}
+        groups: Dict[int, Set[Vm]] = {}
         queues = 0
         for entry in os.listdir(self._proc):
             if not entry.isdigit() or len(vms) >= _MAX_VMS or queues >= _MAX_QUEUES:
@@ -116,10 +132,12 @@ class Vms:
             if vm is None:
                 continue
             vms[vm.pid] = vm
+            for group in self._groups_of(vm.pid):
+                groups.setdefault(group, set()).add(vm)
             for device in self._taps_of(vm.pid):
                 queues += 1
                 taps.setdefault(device, set()).add(vm)
-        self._vms, self._taps = vms, taps
+        self._vms, self._taps, self._groups = vms, taps, groups
 
     def _vm(self, pid: int) -> Optional[Vm]:
         arguments = _read(self._path(pid, "cmdline")).split(b"\0")
@@ -141,6 +159,23 @@ class Vms:
                 if found:
                     devices.append(found.group(1).decode("utf-8", "backslashreplace"))
         return devices
+
+    def _groups_of(self, pid: int) -> Set[int]:
+        """The numbers of its control groups that can be those of an I/O, but for the uppermost, which has everybody."""
+        found: Set[int] = set()
+        for line in _read(self._path(pid, "cgroup")).decode("utf-8", "backslashreplace").splitlines():
+            _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+            steps = [step for step in path.split("/") if step][:_MAX_DEPTH]
+            if (controllers and "blkio" not in controllers.split(",")) or ".." in steps:
+                continue
+            for depth in range(1, len(steps) + 1):
+                try:
+                    found.add(
+                        os.stat("/".join([self._cgroup + ("/blkio" if controllers else "")] + steps[:depth])).st_ino
+                    )
+                except OSError:
+                    continue
+        return found
 
     def _path(self, pid: int, name: str) -> str:
         return os.path.join(self._proc, str(pid), name)

@@ -192,3 +192,23 @@ def test_a_running_vm_is_looked_at_again_after_a_minute(processes: Processes, cl
     clock[0] += 1
     known.refresh()
     assert set(known._taps) == {"vnet0", "vnet1"}
+
+
+def test_a_control_group_is_that_of_the_only_vm_in_it(processes: Processes, tmp_path: Path, clock: list[float]) -> None:
+    """Of both versions; the uppermost group, which has everybody, and one of two VMs are nobody's."""
+    top = tmp_path / "cgroup"
+    groups = {name: top / name for name in ("", "m", "m/web", "m/db", "blkio", "blkio/db")}
+    for directory in groups.values():
+        directory.mkdir(exist_ok=True)
+    numbers = {name: vms.OF_GROUP | directory.stat().st_ino for name, directory in groups.items()}
+    for pid, name, lines in ((7, "web", "0::/m/web\n"), (8, "db", "4:cpu:/x\n3:blkio:/db\n0::/m/db/..\n0::/m\n")):
+        processes.start(pid, [QEMU, "-name", name], [])
+        (processes.root / str(pid) / "cgroup").write_text(lines)
+    known = vms.Vms(str(processes.root), str(top))
+    found = {name: known.of_process(number) for name, number in numbers.items()}
+    assert found == {"": None, "m": None, "m/web": "web", "m/db": None, "blkio": None, "blkio/db": "db"}
+    (processes.root / "7" / "cgroup").unlink()
+    processes.end(7)
+    known.refresh()
+    clock[0] += 100
+    assert known.of_process(numbers["m/web"]) is None and known.of_process(numbers["m"]) == "db"
