@@ -251,6 +251,28 @@ def test_the_page_of_a_queue_has_its_stages_side_by_side(host: tuple[Host, Playe
     assert all(len(line) <= 80 for line in narrow if "S4-S5" in line or "p99" in line or "██" in line)
 
 
+def test_the_page_of_a_queue_has_its_interrupt_lines(host: tuple[Host, PlayedSession]) -> None:
+    """Signals of vhost, and what the guest's APIC accepted: of a lost interrupt the second is missing."""
+    made, session = host
+    session.play(made.interval({(0, 0)}))
+    made.scenario.lines = []
+    made.scenario.status("kvm_irqs")
+    at = {"gsi": 25, "vm": "vm-000"}
+    places = [labels(0, 0, direction=way, gsi=gsi) for way, gsi in (("rx", 25), ("tx", 26))]
+    wires = [
+        {"labels": place, "counts": {"signals": (40, 40)}} for place in (*places, labels(1, 0, direction="rx", gsi=9))
+    ]
+    lines = [{"labels": at, "counts": {"accepted": (30, 30)}, "gauges": {"apic": 2}}]
+    made.scenario.table("kvm_irqs", "wires", wires)
+    made.scenario.table("kvm_irqs", "lines", lines)
+    session.play(made.scenario.end())
+    page = [line.strip() for line in page_of(scene_of(session), 0, 0)]
+    assert [line for line in page if line.startswith("irq line")] == [
+        "irq line      GSI 25 to guest: 40 signals/s, 30 interrupts/s accepted by APIC 2",
+        "irq line      GSI 26 from it: 40 signals/s, – accepted",
+    ]
+
+
 def test_samples_of_a_queue_are_of_its_ring_while_that_is_full(host: tuple[Host, PlayedSession]) -> None:
     """Else of vhost's runs, of which a stuck queue has none."""
     made, session = host

@@ -16,7 +16,7 @@ from netconsole.findings import guest_ring
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.example import flow_text
 from netconsole.telemetry.frames import Event
-from netconsole.telemetry.tables import HistogramState
+from netconsole.telemetry.tables import HistogramState, row_key
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.columns import SPARK, Shown, Value, cells, history, rate, text_cell, took
 from netconsole.tui.panes.common.events import clock, happened_ns
@@ -129,6 +129,7 @@ COLUMNS = (
 )
 
 
+LINES = "kvm_irqs"
 PROFILE = "vhost"
 """It has the probe of the times of interrupts."""
 
@@ -201,6 +202,7 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     yield from _workers(scene, queue)
     yield from _ring(scene, queue)
     yield from _indices(scene, queue)
+    yield from _lines(scene, queue)
     yield []
     yield from _way(scene, queue, INTERRUPTS, width)
     yield from _way(scene, queue, KICKS, width)
@@ -275,6 +277,23 @@ def _indices(scene: Scene, queue: Queue) -> Iterator[Line]:
         moved = f"{figure.things(_ns(fields.get('packets')), 'packets')}, {_ns(fields.get('signals'))} interrupts"
         ring = ", ".join(f"{name.removesuffix('_idx')} {_ns(fields.get(name))}" for name in _OVER_TIME)
         yield [(f"  {clock(happened_ns(event))} {way}", "dim"), (f"{ring}: {moved}", "")]
+
+
+def _lines(scene: Scene, queue: Queue) -> Iterator[Line]:
+    """The interrupt lines that vhost signals for it, and what KVM makes of the signals."""
+    for wire in scene.state.rows(LINES, "wires"):
+        if (wire.labels.get("device"), wire.labels.get("netns"), wire.labels.get("queue")) != queue.place:
+            continue
+        way = "to guest" if wire.labels.get("direction") == "rx" else "from it"
+        gsi = wire.labels.get("gsi")
+        line = scene.state.row(LINES, "lines", row_key({"vm": wire.labels.get("vm"), "gsi": gsi}))
+        signals = figure.rate(wire.per_s("signals"), "signals")
+        accepted = figure.rate(line.per_s("accepted") if line is not None else None, "interrupts")
+        where = f" by APIC {figure.number(line.gauges.get('apic'))}" if line is not None else ""
+        yield [
+            ("  irq line      ", "dim"),
+            (f"GSI {figure.safe(gsi)} {way}: {signals}, {accepted} accepted{where}", ""),
+        ]
 
 
 _OVER_TIME = ("avail_idx", "taken_idx", "used_idx", "used_event")
