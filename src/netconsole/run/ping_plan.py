@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from netconsole.base.errors import bad
+from netconsole.base.errors import BadInput, Problem, bad
 from netconsole.base.figure import things
 from netconsole.ping.capture import Role
 from netconsole.ping.vantage import VANTAGE_POINTS, VHOST, Between, programs_of
@@ -19,6 +19,15 @@ from netconsole.sources.ping_ends import PingEnd
 
 _WAY: tuple[Role, ...] = ("sender-vm", "sender-host", "receiver-host", "receiver-vm")
 _OWN_WAY: tuple[Role, ...] = ("host", "receiver-host", "receiver-vm")
+
+
+class NoVantagePoint(BadInput):
+    """Neither end was found anywhere; ``how`` says where it was looked for."""
+
+    def __init__(self, how: str) -> None:
+        way_out = "say where one is with --at ROLE=here or --at ROLE=ssh://…"
+        super().__init__([Problem("ping run", "", f"no vantage point was found ({how}); {way_out}")])
+        self.how = how
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +113,7 @@ def plan(
             made.points.append(PlannedPoint(role, place, _devices(role, place, senders, receivers, wanted)))
     if not made.points:
         how = "; ".join([*made.sender.how, *made.receiver.how, *made.notes])
-        raise bad(
-            "ping run",
-            "",
-            f"no vantage point was found ({how}); say where one is with --at ROLE=here or --at ROLE=ssh://…",
-        )
+        raise NoVantagePoint(how)
     if not watch:
         sent_at = (of_role.get("host") or HERE) if own_ping else at.get("sender-vm")
         made.sent_at = None if sent_at in places.unreached else sent_at

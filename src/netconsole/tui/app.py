@@ -542,6 +542,7 @@ class ConsoleApp(TerminalApp):
     def findable(self, screen: Screen[object]) -> Iterator[Findable]:
         """All actions that can run now, panes, probes that can be started, VMs, and rows of all tables."""
         from netconsole.tui import palette
+        from netconsole.tui.panes import named_rows
         from netconsole.tui.screens.find import Findable
         from netconsole.tui.screens.knobs import knobbed
 
@@ -549,7 +550,7 @@ class ConsoleApp(TerminalApp):
         has_knobs = bool(startable or knobbed(self.watched.session, self.manifests))
         with self.scene() as scene:
             hidden = palette.impossible(self.watched, scene, self._subject_on(screen), screen, has_knobs)
-            machines, rows = palette.machines(scene), list(palette.named_rows(scene))
+            machines, rows = named_rows.machines(scene), list(named_rows.named_rows(scene))
         for action in sorted(actions.ACTIONS, key=palette.rank):
             if action.scope in (*self.SCOPES, "table") and action.id not in hidden:
                 yield Findable(action.title, actions.written(action, self.keys), action.help, self._runner(action))

@@ -1,17 +1,13 @@
-"""What can be found by name: the actions that can run here and now, each with its keys; VMs, and rows of all tables."""
+"""Which actions can run here and now, and in which order they are listed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 
 from textual.screen import Screen
 
-from netconsole.base import figure
-from netconsole.telemetry.frames import Label
-from netconsole.telemetry.tables import RowState
 from netconsole.tui import actions, row_keys
 from netconsole.tui.host_view import WatchedHost
-from netconsole.tui.panes import row_page
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.help import HelpScreen
@@ -69,37 +65,3 @@ def impossible(
 def rank(action: actions.Hotkey) -> int:
     """Where an action stands among all: those of the row and its table first, panes last."""
     return 2 if action.id.startswith("pane.") else 0 if action.scope == "table" or action.id in _OF_A_ROW else 1
-
-
-def named_rows(scene: Scene) -> Iterator[tuple[str, str, Subject]]:
-    """The rows of all tables and histograms: the name of each, where it stands, and what opens its page."""
-    machines = {row.labels["device"]: row.labels["vm"] for row in _rows(scene) if _has(row, "vm", "device")}
-    for probe in scene.state.probes.values():
-        manifest = scene.manifests.get(probe.name)
-        if manifest is None:
-            continue
-        for name, table in probe.tables.items():
-            for key, row in table.rows.items():
-                subject = Subject(probe.name, "table", name, key)
-                yield _name(row.labels, machines), row_page.table_title(scene, subject), subject
-
-
-def machines(scene: Scene) -> list[str]:
-    """The names of the VMs of all rows, in the order of the alphabet."""
-    return sorted({str(row.labels["vm"]) for row in _rows(scene) if row.labels.get("vm")})
-
-
-def _rows(scene: Scene) -> Iterator[RowState]:
-    return (
-        row for probe in scene.state.probes.values() for table in probe.tables.values() for row in table.rows.values()
-    )
-
-
-def _has(row: RowState, *names: str) -> bool:
-    return all(row.labels.get(name) for name in names)
-
-
-def _name(labels: Mapping[str, Label], machines: Mapping[Label, Label]) -> str:
-    vm = labels.get("vm") or machines.get(labels.get("device"))
-    said = [f"{name} {value}" if isinstance(value, int) else value for name, value in labels.items() if name != "vm"]
-    return " ".join(figure.safe(value, 48) for value in ([vm] if vm else []) + said if value not in (None, ""))

@@ -12,6 +12,7 @@ from textual.widgets import Input
 from netconsole.base.errors import BadInput
 from netconsole.compare import baseline
 from netconsole.ping import breakdown, capture
+from netconsole.run.ping_plan import NoVantagePoint, PingPlan
 from netconsole.snapshot import document
 from netconsole.tui.screens.ping_wizard import screen as ping
 from netconsole.tui.screens.ping_wizard.screen import PingScreen
@@ -91,8 +92,8 @@ async def test_what_is_typed_ahead_on_a_slow_host_gets_into_its_own_field() -> N
         for key in ("a", "down", "b", "down", "c", "up", "d"):  # all of it is there before a field gets the first key
             one.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await one.settled()
-        values = [one.app.screen.query_one(f"#field-{name}", Input).value for name in ("from", "to", "sender-vm")]
-        assert values[0] == "a" and values[2] == "c" and "d" in values[1]
+        values = [one.app.screen.query_one(f"#field-{name}", Input).value for name in ("from", "to", "echoes")]
+        assert values[0] == "a" and values[2] == "100 50msc" and "d" in values[1]
 
 
 async def test_arrows_pressed_before_the_first_picture_are_not_lost() -> None:
@@ -101,9 +102,46 @@ async def test_arrows_pressed_before_the_first_picture_are_not_lost() -> None:
         for _ in range(2):  # the screen is in front, and has no field yet
             one.app.post_message(events.Key("down", None))
         await one.settled()
-        assert one.app.screen.focused is one.app.screen.query_one("#field-sender-vm")
+        assert one.app.screen.focused is one.app.screen.query_one("#field-echoes")
         await one.press("up", "up", "up")
-        assert one.app.screen.focused is one.app.screen.query_one("#field-baseline"), "it goes round"
+        assert one.app.screen.focused is one.app.screen.query_one("#field-echoes"), "it goes round"
+
+
+async def test_most_fields_come_when_they_are_asked_for_or_needed() -> None:
+    async with running(size=(80, 24)) as one:
+        text = await opened(one)
+        assert "sender-host" not in text
+        text = await one.press("down", "down")
+        assert "↓ more: where each end runs" in text and "sender-host" not in text
+        text = await one.press("down")
+        assert "sender-host" in text and one.app.screen.focused is one.app.screen.query_one("#field-sender-vm")
+
+
+async def test_where_no_end_is_found_the_form_asks_where_they_are_in_its_own_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ping, "look_around", lambda *_: None)
+
+    def no_plan(*_: object) -> PingPlan:
+        raise NoVantagePoint("192.0.2.1 is nowhere. " * 8)
+
+    monkeypatch.setattr(ping, "plan", no_plan)
+    async with running(size=(80, 24)) as one:
+        await opened(one)
+        fill(one, **{"from": "192.0.2.1", "to": "192.0.2.2"})
+        text = await one.press("enter")
+        assert one.app.screen.focused is one.app.screen.query_one("#field-sender-host")
+        said = " ".join(text.split())
+        assert "Neither end was found. Say in sender-host or receiver-host" in said and "--at" not in said
+        assert said.count("192.0.2.1 is nowhere.") == 8, "nothing is cut"
+
+
+async def test_the_cursor_goes_to_the_field_that_is_wrong() -> None:
+    async with running(size=(80, 24)) as one:
+        await opened(one)
+        fill(one, **{"from": "a", "to": "b", "receiver-vm": "ftp://x"})
+        assert 'found "ftp://x"' in await one.press("enter")
+        assert one.app.screen.focused is one.app.screen.query_one("#field-receiver-vm")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +182,7 @@ async def test_every_step_goes_back_and_what_was_entered_and_captured_stays() ->
         ({"from": "web-07", "to": "192.0.2.9", "echoes": "many"}, 'expected a number and a time such as "100 50ms"'),
         (
             {"from": "nobody", "to": "192.0.2.99"},
-            "no vantage point was found (no QEMU process of this host has the name nobody",
+            "no QEMU process of this host has the name nobody",
         ),
     ],
 )

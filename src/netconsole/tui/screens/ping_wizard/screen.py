@@ -32,9 +32,10 @@ from netconsole.ping.vantage import Between
 from netconsole.probes.manifest import Manifest
 from netconsole.report.ping_file import KEPT, keep
 from netconsole.run.ping_places import HERE
-from netconsole.run.ping_plan import PingPlan, plan
+from netconsole.run.ping_plan import NoVantagePoint, PingPlan, plan
 from netconsole.run.ping_watch import look_around
 from netconsole.tui import actions
+from netconsole.tui.panes.named_rows import machines
 from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.ping_wizard.pages import FOUR, check_page, files_page, result_page, watch_page
 from netconsole.tui.screens.ping_wizard.state import STEPS, Watching, WizardState, WizardStep, read_file, traffic_of
@@ -74,7 +75,9 @@ _HINTS: dict[str, str] = {
 }
 _FIRST: dict[WizardStep, str] = {"ends": "#field-from", "files": "#field-file", "keep": "#field-name"}
 """What has the focus first; else the page."""
-_ENDS = ("from", "to", *FOUR, "inside", "outside", "echoes", "baseline")
+_ENDS = ("from", "to", "echoes", *FOUR, "inside", "outside", "baseline")
+_MORE = _ENDS[3:]
+"""Fields that most need not fill in: shown where one is needed, or asked for."""
 _FIELDS: dict[WizardStep, tuple[str, ...]] = {
     "ends": tuple(f"#field-{name}" for name in _ENDS),
     "files": ("#page", "#field-file"),
@@ -135,6 +138,9 @@ class PingScreen(Screen[None]):
     def on_mount(self) -> None:
         if self.state.step == "watch":
             self.state.step = "check"
+        self._has_more = any(self.state.fields.get(name) for name in _MORE)
+        for name in _MORE:
+            self.query_one(f"#row-{name}").display = self._has_more
         self._show()
         self._ready = True
         if self._early:
@@ -142,20 +148,34 @@ class PingScreen(Screen[None]):
         self.set_interval(LOOK_EVERY_S, self._look)
 
     _ready = False
+    _has_more = False
+    _known: Sequence[str] = ()
+    """The VMs that are known here."""
+
+    def _show_more(self) -> None:
+        self._has_more = True
+        for name in _MORE:
+            self.query_one(f"#row-{name}").display = True
 
     def on_unmount(self) -> None:
         if self._watching is not None:
             self._watching.close()  # the console ends
 
-    def draw(self, _scene: Scene) -> None:
+    def draw(self, scene: Scene) -> None:
         """An interval of the console has ended; the page has a clock of its own."""
+        self._known = machines(scene)
 
     def on_resize(self) -> None:
         self._page()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         name = (event.widget.id or "").removeprefix("field-")
-        self.query_one("#hint", Lines).show([(f"   {_HINTS.get(name, '')}", "dim")])
+        lines: list[Line] = [[(f"   {_HINTS.get(name, '')}", "dim")]]
+        if name in ("from", "to") and self._known:
+            lines.append([(f"   here: {', '.join(safe(one, 30) for one in self._known)}", "dim")])
+        if name == _ENDS[2] and not self._has_more:
+            lines.append([("   ↓ more: where each end runs, devices, baseline", "dim")])
+        self.query_one("#hint", Lines).show(*lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The arrows go from field to field where the focus is in one; elsewhere they scroll."""
@@ -168,8 +188,10 @@ class PingScreen(Screen[None]):
         if not self._ready:
             self._early += step
             return
-        fields = _FIELDS[self.state.step]
         here = f"#{self.focused.id}" if self.focused is not None else ""
+        if self.state.step == "ends" and not self._has_more and step > 0 and here == f"#field-{_ENDS[2]}":
+            self._show_more()
+        fields = [one for one in _FIELDS[self.state.step] if self._has_more or one.removeprefix("#field-") not in _MORE]
         at = fields.index(here) if here in fields else -1
         self.set_focus(self.query_one(fields[(at + step) % len(fields)]))
 
@@ -200,6 +222,11 @@ class PingScreen(Screen[None]):
                 "result": lambda: self._go("keep"), "keep": self._keep,
             }[self.state.step]()  # fmt: skip
         except BadInput as error:
+            wrong = error.problems[0].file
+            if wrong in _MORE:
+                self._show_more()
+            if wrong in _ENDS:
+                self.set_focus(self.query_one(f"#field-{wrong}", Input))
             self._tell(str(error), "act")
 
     def action_back(self) -> None:
@@ -324,6 +351,8 @@ class PingScreen(Screen[None]):
         def run() -> None:
             try:
                 work()
+            except NoVantagePoint as error:
+                self.app.call_later(self._nothing_found, error.how)
             except (BadInput, Unable) as error:
                 self.app.call_later(self._failed, str(error))
             except ValueError as error:  # shlex: a quotation without an end
@@ -332,6 +361,16 @@ class PingScreen(Screen[None]):
         self._busy = True
         self._tell(words, "")
         in_thread(self, run, self._failed)
+
+    def _nothing_found(self, how: str) -> None:
+        """Neither end was found: the user has to say where one is."""
+        self._busy = False
+        self._show_more()
+        self.set_focus(self.query_one("#field-sender-host", Input))
+        where = (
+            "Say in sender-host or receiver-host where an end runs (here, or ssh://[USER@]HOST), and name its device"
+        )
+        self._tell(f"Neither end was found. {where} in inside or outside. {how}", "act")
 
     def _failed(self, why: str) -> None:
         self._busy = False
@@ -350,6 +389,8 @@ class PingScreen(Screen[None]):
         self.query_one("#ping-ends").display = step == "ends"
         self.query_one("#ping-keep").display = step == "keep"
         self.query_one("#page").display = step not in ("ends", "keep")
+        self.query_one("#hint").styles.height = 2 if step == "ends" else 1
+        self.query_one("#told").styles.height = "1fr" if step in ("ends", "keep") else 3
         self.query_one("#row-file").display = step == "files"
         self.query_one("#hint").display = step in ("ends", "files", "keep")
         box = self.query_one("#field-name", Input)
