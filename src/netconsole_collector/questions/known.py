@@ -19,6 +19,7 @@ KNOWN: Dict[str, float] = {
     "ping_ends": 10.0,
     "programs": 3.0,
     "queue": 3.0,
+    "reader": 3.0,
     "rivals": 3.0,
     "route": 3.0,
     "sockets": 3.0,
