@@ -7,6 +7,7 @@ KNOWN: Dict[str, float] = {
     "bridge_port": 3.0,
     "command": 10.0,
     "conntrack": 3.0,
+    "disk": 3.0,
     "facts": 10.0,
     "firewall": 5.0,
     "fragments": 3.0,

@@ -71,6 +71,12 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
             {"out_mtu": 600, "out_route_mtu": 600, "out_device": "eth1"},
             "1500 bytes for 198.51.100.7, and the route there takes 600 (MTU)",
         ),
+        (
+            "disk-slow",
+            {"adds": "sda", "below": "sda", "adds_ms": 20.1, "mean_ms": 22.4, "stack": "dm-0 (LVM) > sda (disk)"},
+            "sda adds 20.1 of 22.4 ms an I/O (dm-0 (LVM) > sda (disk))",
+        ),
+        ("disk-slow", {"adds": "sda", "below": None, "adds_ms": 20.1, "mean_ms": 20.1, "stack": "sda (disk)"}, None),
         ("qdisc-drops", {"kind": "htb", "classes": 2}, "a queue of its htb is full, or lets no more through"),
         (
             "qdisc-drops",

@@ -62,27 +62,35 @@ def _queue(facts: Facts, name: str, where: str) -> None:
 
 def _stack(facts: Facts, name: str, where: str) -> None:
     """What kind of device it is, and what is below it."""
-    mapped = _text(facts, f"{where}/dm/uuid")
-    level = _text(facts, f"{where}/md/level")
-    backing = _text(facts, f"{where}/loop/backing_file")
-    kind = "disk"
+    facts.put(key("block", name, "kind"), kind_of(facts, name), where)
+    mapped = _text(facts, f"{where}/dm/name")
     if mapped is not None:
-        kind = _MAPPED.get(mapped.partition("-")[0], "device mapper")
-        facts.put(key("block", name, "mapped"), _text(facts, f"{where}/dm/name") or "", f"{where}/dm/name")
-    elif level is not None:
-        kind = f"md {level}".strip()
-    elif backing is not None:
-        kind = "loop"
+        facts.put(key("block", name, "mapped"), mapped, f"{where}/dm/name")
+    backing = _text(facts, f"{where}/loop/backing_file")
+    if backing is not None:
         facts.put(key("block", name, "file"), backing, f"{where}/loop/backing_file", volatile=True)
         below = where_it_lies(facts, backing)
         if below.device:
             facts.put(key("block", name, "below"), below.device, "/proc/1/mountinfo", volatile=True)
         if below.filesystem:
             facts.put(key("block", name, "filesystem"), below.filesystem, "/proc/1/mountinfo")
-    facts.put(key("block", name, "kind"), kind, where)
     slaves = facts.entries(f"{where}/slaves")
     if slaves:
         facts.put(key("block", name, "below"), ", ".join(slaves), f"{where}/slaves")
+
+
+def kind_of(facts: Facts, name: str) -> str:
+    """What a block device is: LVM, md raid1, loop, disk, …"""
+    where = f"/sys/class/block/{name}"
+    mapped = _text(facts, f"{where}/dm/uuid")
+    if mapped is not None:
+        return _MAPPED.get(mapped.partition("-")[0], "device mapper")
+    level = _text(facts, f"{where}/md/level")
+    if level is not None:
+        return f"md {level}".strip()
+    if facts.exists(f"{where}/loop/backing_file"):
+        return "loop"
+    return "partition" if facts.exists(f"{where}/partition") else "disk"
 
 
 def _text(facts: Facts, path: str) -> Optional[str]:

@@ -122,6 +122,8 @@ def host(tmp_path: Path) -> Path:
     write(tmp_path, "sys/block/dm-0/dm/name", "vg0-web\n")
     write(tmp_path, "sys/block/dm-0/slaves/sda", "")
     write(tmp_path, "sys/block/loop0/loop/backing_file", "/images/web.img\n")
+    (tmp_path / "sys/class").mkdir()
+    (tmp_path / "sys/class/block").symlink_to("../block")
     return tmp_path
 
 
