@@ -314,8 +314,9 @@ def _check_sums(root: Checker, tables: Mapping[str, TableSpec]) -> None:
             ranked.append(name)
         if not item.has("sums"):
             continue
-        of = item.text("sums", None, ranked)
+        of = item.text("sums")
         if of not in ranked:
+            item.wrong("sums", f"expected a table before it that has most{close(of, ranked)}")
             continue
         labels = [column.name for column in tables[of].key if column.name]
         for column in item.tables("key"):

@@ -346,3 +346,43 @@ def test_a_mistake_in_what_is_kept_of_a_packet_is_named(
     text = GOOD.replace("[[findings]]", f"{EXAMPLE.replace(old, new)}\n[[findings]]")
     [problem] = [found for at, found in mistakes(tmp_path, text).items() if at == key]
     assert message in problem
+
+
+SUMS = """
+[tables.many]
+title = "Many"
+most = 100
+key = [{ name = "port", type = "u16", as = "port" }, { name = "peer", type = "u16" }, { name = "host", type = "addr" }]
+value = [{ name = "packets" }, { name = "bytes" }, { type = "pad[16]" }]
+
+[tables.sums]
+title = "Sums"
+sums = "many"
+key = [{ name = "least", type = "u16", least_of = ["port", "peer"] }, { name = "host", type = "addr", as = "prefix" }]
+value = [{ name = "packets" }, { name = "rows", kind = "max" }]
+"""
+
+
+def test_a_table_may_add_up_very_many_rows_of_another(tmp_path: Path) -> None:
+    tables = probes.load(make(tmp_path, GOOD.replace("[[findings]]", f"{SUMS}\n[[findings]]"))).tables
+    assert [one.name for one in tables["many"].value] == ["packets", "bytes"]
+    assert [one.name for one in tables["sums"].key] == ["least", "host"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "message"),
+    [
+        ("most = 100", "most = 3", "tables.many.most", "4"),
+        ("most = 100", "", "tables.sums.sums", "expected a table before it that has most"),
+        ('sums = "many"', 'sums = "drops"', "tables.sums.sums", "expected a table before it that has most"),
+        ('["port", "peer"]', '["port", "pear"]', "tables.sums.key[0].least_of", 'mean "peer"?'),
+        ('["port", "peer"]', "[]", "tables.sums.key[0].least_of", "expected labels of many"),
+        ('"least", type = "u16", least_of = ["port", "peer"]', '"prot"', "tables.sums.key[0].name", 'mean "port"?'),
+        ('value = [{ name = "packets" }, { name = "rows"', 'value = [{ name = "packet" }, { name = "rows"',
+         "tables.sums.value", 'mean "packets"?'),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_sums_is_named(tmp_path: Path, old: str, new: str, key: str, message: str) -> None:
+    assert old in SUMS
+    found = mistakes(tmp_path, GOOD.replace("[[findings]]", f"{SUMS.replace(old, new)}\n[[findings]]"))
+    assert message in found[key]

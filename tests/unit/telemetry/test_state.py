@@ -602,3 +602,17 @@ def test_counters_of_two_readings_in_one_interval_are_added(stream: Stream) -> N
     count = probe.counters["n"].count
     assert (count.delta, count.per_s, count.total) == (40, 20.0, 50)
     assert probe.counter_history("n", 2) == [10.0, 20.0]
+
+
+def test_a_row_that_says_when_it_counted_is_known_since_then() -> None:
+    """By the clock of its host; rows of a probe that does not say so are known since the interval that they came in."""
+    state = State()
+    stream = Stream(state)
+    stream.hello()
+    counts = {"n": Count(delta=1, total=1)}
+    said = Row(labels={"a": 1}, counts=counts, first_ns=stream.mono_ns - 400, last_ns=stream.mono_ns - 30)
+    stream.table(said, Row(labels={"a": 2}, counts=counts))
+    first, second = state.rows("p", "t")
+    wall_ns = stream.mono_ns + 5
+    assert (first.first_seen_ns, first.last_active_ns) == (wall_ns - 400, wall_ns - 30)
+    assert (second.first_seen_ns, second.last_active_ns) == (wall_ns, wall_ns)
