@@ -310,9 +310,8 @@ def _check_sums(root: Checker, tables: Mapping[str, TableSpec]) -> None:
     """Tables of sums: of a table before them that is ranked, by labels of that."""
     ranked: list[str] = []
     for name, item in _named(root.table("tables")):
-        if item.has("most"):
-            ranked.append(name)
         if not item.has("sums"):
+            ranked += [name] if item.has("most") else []
             continue
         of = item.text("sums")
         if of not in ranked:

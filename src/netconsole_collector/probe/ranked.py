@@ -50,7 +50,7 @@ class _Sum:
 
 
 class SumReader:
-    """Sums of all rows of a table by some of their labels. It has as many rows as the table that it is of sends."""
+    """Sums of all rows of a table by some of their labels. It sends as many as that table, or as it says itself."""
 
     def __init__(self, name: str, spec: Json, of: Json, ranked: "RankedReader", labels: Labeller) -> None:
         """``of``: the table that it is of, which ``ranked`` reads. Raises KeyError for a label that that has not."""
@@ -69,7 +69,7 @@ class SumReader:
         own = decode.Layout(spec["value"]).columns
         self._counts = [column.name for column in own if column.kind != "max"]
         self._gauges = [column.name for column in own if column.kind == "max"]
-        self._most: int = of["most"]
+        self._most: int = spec["most"] if "most" in spec else of["most"]
         self._sums: Dict[SumKey, _Sum] = {}
         self._omitted = 0
         self.evicted = 0

@@ -375,6 +375,7 @@ def test_a_table_may_add_up_very_many_rows_of_another(tmp_path: Path) -> None:
         ("most = 100", "most = 3", "tables.many.most", "4"),
         ("most = 100", "", "tables.sums.sums", "expected a table before it that has most"),
         ('sums = "many"', 'sums = "drops"', "tables.sums.sums", "expected a table before it that has most"),
+        ('sums = "many"', 'sums = "sums"\nmost = 9', "tables.sums.sums", "expected a table before it that has most"),
         ('["port", "peer"]', '["port", "pear"]', "tables.sums.key[0].least_of", 'mean "peer"?'),
         ('["port", "peer"]', "[]", "tables.sums.key[0].least_of", "expected labels of many"),
         ('"least", type = "u16", least_of = ["port", "peer"]', '"prot"', "tables.sums.key[0].name", 'mean "port"?'),

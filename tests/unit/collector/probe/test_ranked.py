@@ -125,3 +125,14 @@ def test_a_table_that_is_not_two_counts_and_gauges_is_refused(value: list[dict[s
     fake = FakeMap(key_size=8, value_size=size)
     with pytest.raises(LayoutError):
         RankedReader("flows", {**SPEC, "value": value}, fake, None, labels())  # type: ignore[arg-type]
+
+
+def test_sums_may_send_fewer_rows_than_their_table() -> None:
+    flows = Flows()
+    few = SumReader("few", {**SUMS, "most": 2}, SPEC, flows.reader, labels())
+    for port in range(1, 6):
+        flows.put(port, port)
+    body, sums = flows.look()
+    fewer = few.read(False)
+    assert (len(body.rows), len(sums.rows)) == (5, 5)
+    assert {row["labels"]["least"] for row in fewer.rows} == {4, 5} and (fewer.full, fewer.omitted) == (True, 3)
