@@ -104,22 +104,41 @@ static inline struct sock *socket_of(struct bpf_raw_tracepoint_args *ctx, struct
     return sk ? sk : NC_READ(skb, sk);
 }
 
+#define DST_POINTER (~1UL)          /* the rest of _skb_refdst: SKB_DST_PTRMASK */
+#define DST_OF_BRIDGE 0x10          /* DST_FAKE_RTABLE */
+#define DST_OF_TUNNEL 0x80          /* DST_METADATA: where the packet came from, no route */
+
+/* The namespace of a packet without a device: that of its socket, else of its route. Before 6.11 the kernel does not tell the socket of
+ * what TCP throws away. */
+static inline struct net *net_of(struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
+{
+    struct sock *sk = socket_of(ctx, skb);
+    struct dst_entry *dst;
+    struct net_device *dev;
+
+    if (sk)
+        return NC_READ(sk, __sk_common.skc_net.net);
+    dst = (void *)(NC_READ(skb, _skb_refdst) & DST_POINTER);
+    if (!dst || NC_READ(dst, flags) & (DST_OF_BRIDGE | DST_OF_TUNNEL))
+        return NULL;
+    dev = NC_READ(dst, dev);
+    return dev ? NC_READ(dev, nd_net.net) : NULL;
+}
+
 /* Sockets clear or overwrite skb->dev (tcp_v4_rcv, udp_set_dev_scratch). Then the index of the receiving device tells where the packet
- * came in. It is looked up in the socket's namespace. */
+ * came in. It is looked up in the packet's namespace. */
 static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_args *ctx, struct sk_buff *skb)
 {
     struct net_device *dev = NC_GET(skb, dev);
-    struct sock *sk;
     struct net *net;
 
     if (is_device(skb, dev))
         nc_place_of(place, dev);
     if (place->device[0])
         return;
-    sk = socket_of(ctx, skb);
-    if (!sk)
+    net = net_of(ctx, skb);
+    if (!net)
         return;
-    net = NC_READ(sk, __sk_common.skc_net.net);
     place->netns = NC_READ(net, ns.inum);
     nc_name_by_index(place->device, net, NC_READ(skb, skb_iif));
 }
@@ -128,9 +147,6 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
  * done to the packet until then does: a packet that came in has its device's index (skb_iif), one that was routed has a route, and one that
  * goes out has the device that it goes out by. Not told apart: ingress and prerouting, and on lo, which keeps the route, those and input. */
 enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK, HOOK_TO_HOST, HOOK_TO_MANY };
-#define DST_POINTER (~1UL)          /* the rest of _skb_refdst: SKB_DST_PTRMASK */
-#define DST_OF_BRIDGE 0x10          /* DST_FAKE_RTABLE */
-#define DST_OF_TUNNEL 0x80          /* DST_METADATA: where the packet came from, no route */
 #define ROUTE_IS_LOCAL 0xb0000000   /* RTCF_LOCAL, RTCF_MULTICAST, RTCF_BROADCAST */
 #define ROUTE6_IS_LOCAL 0x80100000  /* RTF_LOCAL, RTF_ANYCAST */
 #define DEVICE_IS_LOOPBACK 8        /* IFF_LOOPBACK */
@@ -220,9 +236,7 @@ static inline void came_in_by(u64 *name, struct bpf_raw_tracepoint_args *ctx, st
         }
         net = NC_READ(dev, nd_net.net);
     } else {
-        struct sock *sk = socket_of(ctx, skb);
-        if (sk)
-            net = NC_READ(sk, __sk_common.skc_net.net);
+        net = net_of(ctx, skb);
     }
     if (net)
         nc_name_by_index(name, net, index);
