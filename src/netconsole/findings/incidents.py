@@ -208,7 +208,9 @@ class Incidents:
             for double in [double for double in known[1:] if double.lead.specific < group.lead.specific]:
                 one.since_ns = min(one.since_ns, double.since_ns)
                 self._drop(double)
-            for other in [other for other in self._open if not other.ended and group.explains(other.group)]:
+            for other in [
+                other for other in self._open if _is_of_its_time(other, group) and group.explains(other.group)
+            ]:
                 if _stands_alone(other, groups) or (other.shown and not could_cause(one, group, other)):
                     continue
                 one.since_ns = min(one.since_ns, other.since_ns)
@@ -280,6 +282,12 @@ class Incidents:
             return
         if one.quiet >= one.patience(self._windows):
             one.end(state, self._windows)
+
+
+def _is_of_its_time(one: OpenIncident, group: Group) -> bool:
+    """Whether it goes on, or went on in the time of which a group was read late."""
+    late = group.late()
+    return not one.ended or (late is not None and one.last_ns + APART_S * 1e9 >= late.since_ns)
 
 
 def _stands_alone(one: OpenIncident, groups: list[Group]) -> bool:

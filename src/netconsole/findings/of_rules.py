@@ -24,7 +24,7 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import RowKey, RowState
+from netconsole.telemetry.tables import RowKey, RowState, TableState
 
 HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
@@ -32,6 +32,8 @@ RULE = "rule"
 """In the place of an incident that is of one row: its rule."""
 AT_ONCE_FACTOR = 10.0
 """A rate so many times over its limit is said after one interval, whatever its level."""
+LATE_AFTER = 2.0
+"""A table that is of so many intervals or more was read late."""
 LASTS = {SHORT: 3, LONG: 5}
 """In how many intervals at least a small rate must have moved, to be called lasting."""
 
@@ -89,9 +91,10 @@ def of_table(
             continue
         value, lasting, share = judged
         words = words_of_gauges(spec, window.row.gauges)
+        late = _late(window.row, rule.value, table, length_s)
         yield _match(
             probe, one, column, words, window.row.labels, key, value, is_urgent(one, value) and not lasting,
-            tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, _late(window.row, rule.value),
+            tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, late,
         )  # fmt: skip
 
 
@@ -181,10 +184,13 @@ def _match(
     )
 
 
-def _late(row: RowState, value: str) -> Late | None:
-    if not row.span_ns:
+def _late(row: RowState, value: str, table: TableState, length_s: float) -> Late | None:
+    """None of a row that is read in every interval. A whole table is late where its source was slow."""
+    read_ns = next((end_ns - begin_ns for _, begin_ns, end_ns in table.spans()), 0)
+    span_ns = row.span_ns or (read_ns if read_ns > LATE_AFTER * length_s * 1e9 else 0)
+    if not span_ns:
         return None
-    return Late(row.last_active_ns - row.span_ns, (row.per_s(value) or 0.0) * row.span_ns / 1e9)
+    return Late(row.last_active_ns - span_ns, (row.per_s(value) or 0.0) * span_ns / 1e9)
 
 
 def _say_row(

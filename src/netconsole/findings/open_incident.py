@@ -496,7 +496,15 @@ def _usual_pause(family: Family, tally: _Tally, windows: Windows) -> float | Non
 
 
 def could_cause(one: OpenIncident, group: Group, other: OpenIncident) -> bool:
-    """Whether ``one``, which goes on with ``group``, was ever large enough for the most that ``other`` lost."""
+    """Whether ``one``, which goes on with ``group``, was ever large enough for the most that ``other`` lost.
+
+    What is read late has its mean over a long time, and the peak of a burst is far above it: then counts are compared.
+    """
+    late = group.late()
+    if late is not None:
+        lost = other.counted_since(late.since_ns, other.lead.unit)
+        if lost is not None and lost <= LARGER * late.counted:
+            return True
     now = group.amount(other.lead.unit)
     return now is None or other.most <= LARGER * max(now, one.most)
 

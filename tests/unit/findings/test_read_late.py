@@ -109,3 +109,41 @@ def test_far_more_than_was_told_is_an_incident_of_its_own() -> None:
     for second in range(1, 30):
         host.pass_second(dropped=20 if second == 3 else 0, counted=3000 if second == 3 else 0)
     assert len(list(host.incidents.log)) == 2, "the drops explain 20 packets of 3000"
+
+
+class SlowHost(Host):
+    """The source of all counters is slow: no row has a time of its own, the table is of nine seconds."""
+
+    def _tell(self, probe: str, table: str, labels: dict[str, Label], delta: int, interval_ns: int | None) -> None:
+        self.totals[probe] = self.totals.get(probe, 0) + delta
+        count = {"count": Count(delta=delta, total=self.totals[probe])}
+        rows = [Row(labels=labels, counts=count)] if delta else []
+        if interval_ns is not None and self.second % EVERY:
+            return
+        length_ns = interval_ns or SECOND
+        self.stream.state.apply(
+            frames.Table(**self.stream.stamp(probe), name=table, interval_ns=length_ns, full=False, rows=rows)
+        )
+
+
+@pytest.mark.parametrize("first", [2, 5, 8], ids=lambda first: f"{EVERY - first} s before the counter is read")
+@pytest.mark.parametrize(("seconds", "per_s"), [(1, 2000), (3, 300)])
+def test_a_burst_is_one_incident_where_the_source_of_the_counters_is_slow(first: int, seconds: int, per_s: int) -> None:
+    host = SlowHost()
+    for second in range(1, 45):
+        lost = per_s if first <= second < first + seconds else 0
+        host.pass_second(dropped=lost, counted=lost)
+    told = list(host.incidents.log)
+    assert [one.cause for one in told] == ["firewall-drops"], [one.sentence for one in told]
+
+
+@pytest.mark.parametrize("first", [2, 5, 8], ids=lambda first: f"{EVERY - first} s before the counter is read")
+def test_a_late_counter_that_explains_a_burst_takes_its_incident(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COUNTED, "counter", "Conntrackdrop")
+    monkeypatch.setitem(COUNTED, "class", "loss")
+    host = Host()
+    for second in range(1, 45):
+        lost = 900 if second == first else 0
+        host.pass_second(dropped=lost, counted=lost)
+    told = list(host.incidents.log)
+    assert [one.cause for one in told] == ["conntrack-drops"], [one.sentence for one in told]
