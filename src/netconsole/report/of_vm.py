@@ -12,6 +12,7 @@ from netconsole.findings import guest_ring
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.formats import rendered
 from netconsole.report.of_cpus import cpu_map
+from netconsole.report.of_disks import of_disks
 from netconsole.snapshot.caps import Cap, caps, verdict
 from netconsole.snapshot.document import Snapshot, number
 from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow, bits_per_s, machines, role
@@ -36,6 +37,7 @@ def of_vm(snapshot: Snapshot, name: str) -> Document:
     blocks += cpu_map(snapshot, name)
     blocks += _queues(one)
     blocks += _links(one)
+    blocks += of_disks(one)
     blocks += _facts(one)
     return Document(f"VM {name}", _when(snapshot), blocks)
 
