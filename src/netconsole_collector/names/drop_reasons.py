@@ -151,6 +151,7 @@ _UNWANTED = (
     "snap_rcv",
     "llc_rcv",
     "sk_stream_kill_queues",
+    "skb_queue_purge",
     "tun_queue_purge",
     "inet_rtm_getroute",
     "inet6_rtm_getroute",

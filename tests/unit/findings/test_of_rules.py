@@ -491,7 +491,10 @@ def test_broadcasts_of_other_subnets_are_no_fault_without_kernel_drops(
     assert [one.cause for one in said] == causes
 
 
-@pytest.mark.parametrize(("reason", "location"), [("QUEUE_PURGE", "x"), ("NOT_SPECIFIED", "sk_stream_kill_queues")])
+@pytest.mark.parametrize(
+    ("reason", "location"),
+    [("QUEUE_PURGE", "x"), ("NOT_SPECIFIED", "sk_stream_kill_queues"), ("NOT_SPECIFIED", "skb_queue_purge")],
+)
 @pytest.mark.proves("kernel_drops", "findings.drops.count.ok.harmless")
 def test_closing_1400_connections_a_second_is_no_flood(stream: Stream, reason: str, location: str) -> None:
     findings = Incidents({"kernel_drops": catalogue.shipped("kernel_drops")})

@@ -63,7 +63,7 @@ def test_what_is_for_a_group_that_nobody_joined_is_no_loss() -> None:
     "function",
     [
         "ip_rcv_finish_core.isra.0", "__udp4_lib_rcv", "__udp6_lib_rcv", "udp_rcv", "stp_pdu_rcv", "snap_rcv",
-        "sk_stream_kill_queues", "tun_queue_purge", "inet_rtm_getroute",
+        "sk_stream_kill_queues", "skb_queue_purge", "tun_queue_purge", "inet_rtm_getroute",
     ],
 )  # fmt: skip
 def test_what_a_healthy_network_is_full_of_is_no_loss(function: str) -> None:
