@@ -211,3 +211,11 @@ def test_rows_that_were_scaled_are_marked_in_the_list() -> None:
     title, rows = listed(state)
     assert title == "Where packets die · ≈160 packets/s lost, ≈1\u202f600 in total, at 1 place"
     assert rows[0][1:3] == ["≈160", "≈1\u202f600"]
+
+
+def test_what_is_a_time_is_told_as_one_in_the_trend_and_in_the_log() -> None:
+    waits = of("kernel_drops", name="threads", unit="ns", total=2_060_000_000, peak=481e6, history=(481e6,), **ENDED)
+    (row,) = stands_out.rows(scene(waits))
+    assert row.cells["history"].unit == "ns"
+    (logged,) = stands_out.log_rows(scene(log=(waits,)))
+    assert [logged.cells[name].text for name in ("total", "peak")] == ["2.06 s", "481 ms"]

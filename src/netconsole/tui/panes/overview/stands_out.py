@@ -61,6 +61,12 @@ def log_block() -> Block:
     return Block("log", _log_title, columns, log_rows, lambda _: "no incident since the start", has_news=True)
 
 
+def _total(one: Incident) -> str:
+    if one.total is None:
+        return ""
+    return figure.duration(one.total) if one.unit == "ns" else figure.count(one.total, one.mark)
+
+
 def log_rows(scene: Scene) -> list[TableRow]:
     """All incidents since the start, the newest first."""
     return [_logged(one) for one in reversed(scene.log)]
@@ -78,7 +84,7 @@ def _logged(one: Incident) -> TableRow:
         "until": Cell(until, float(one.ended_ns or 0), "dim"),
         "level": Cell(one.level, one.level, LEVEL_TONES[one.level]),
         "say": sentence_cell(one.sentence),
-        "total": Cell(figure.count(one.total, one.mark) if one.total is not None else "", one.total or 0),
+        "total": Cell(_total(one), one.total or 0),
         "peak": Cell(figure.amount(one.peak, one.unit, one.mark) if one.is_count else "", one.peak or 0.0),
     }
     return TableRow(IncidentKey(one.number, subject_of(one)), cells)
@@ -132,7 +138,9 @@ def _title(scene: Scene) -> str:
 
 
 def _unit(scene: Scene, finding: Incident) -> str:
-    """Of its history: a percentile has its histogram's; all else is per second."""
+    """Of its history: a percentile has its histogram's, a time its own; all else is a number per second."""
+    if finding.unit == "ns":
+        return "ns"
     manifest = scene.manifests.get(finding.probe)
     if manifest is None or finding.evidence[0].kind != "histogram":
         return ""
