@@ -200,6 +200,29 @@ def test_a_sender_has_as_many_tuples_as_it_has_source_ports(load: Load) -> None:
     assert sum(row["bytes"] for row in probe.rows("senders")) == probe.counters()["arrived_bytes"]
 
 
+def outer6(body: bytes) -> bytes:
+    """From 2001:db8:9::1 to 2001:db8:8::2."""
+    ends = socket.inet_pton(socket.AF_INET6, "2001:db8:9::1") + socket.inet_pton(socket.AF_INET6, "2001:db8:8::2")
+    return struct.pack(">IHBB", 6 << 28, len(body), UDP, 64) + ends + body
+
+
+def test_over_ipv6_and_at_a_device_with_a_long_name(load: Load) -> None:
+    probe = load(PROBE)
+    host = Mirror(probe)
+    device = host.device("a-long-name-eth", host.here, 4)
+    host.arrive(outer6(vxlan(frame())[20:]), IPV6, device)
+    host.arrive(outer6(vxlan(frame(), flags=0)[20:]), IPV6, device)
+    assert host.read() == {"arrived": 2, "malformed": 1}
+    tuple_ = probe.row("tuples")
+    assert (tuple_["device"], tuple_["source"], tuple_["target"]) == (
+        "a-long-name-eth",
+        "2001:db8:9::1",
+        "2001:db8:8::2",
+    )
+    assert probe.row("malformed")["source"] == "2001:db8:9::1"
+    assert {probe.row(table)["device"] for table in ("flows", "vnis", "queues", "senders")} == {"a-long-name-eth"}
+
+
 @pytest.mark.proves("mirror", "counters.malformed", "tables.malformed.{wrong,tunnel,source,netns,packets}")
 def test_wrong_headers_are_counted_by_what_is_wrong(load: Load) -> None:
     probe = load(PROBE)
@@ -331,13 +354,14 @@ def test_each_stage_has_what_is_lost_there(load: Load) -> None:
     host.drop(packet, "CPU_BACKLOG", skb_iif=0)
     host.drop(packet, "QDISC_DROP", skb_iif=0)  # it is sent by this host
     host.drop(udp(53, bytes(40)), "NO_SOCKET")
-    host.drop(packet, "NO_SOCKET", dev=host.memory.keep(bytes(4096)))  # a socket had put something else there
+    host.drop(packet, "NO_SOCKET", dev=host.memory.make("net_device", {"name": b"none"}))  # a socket's, and no device
+    host.drop(gre(0x6558, frame()), "IP_NOPROTO")
     assert host.read() == {
         "arrived": 5,
         "queued": 3,
         "received": 3,
         "lost_socket": 1,
-        "lost_stack": 3,
+        "lost_stack": 4,
         "lost_backlog": 1,
     }
     rows = {row["inode"]: row for row in probe.rows("workers")}
@@ -350,6 +374,7 @@ def test_each_stage_has_what_is_lost_there(load: Load) -> None:
     assert {key: row["packets"] for key, row in losses.items()} == {
         ("NO_SOCKET", "eth0", str(NETNS)): 2,
         ("CPU_BACKLOG", "eth0", str(NETNS)): 1,
+        ("IP_NOPROTO", "eth0", str(NETNS)): 1,
         ("NO_SOCKET", "", losses_netns(losses)): 1,
     }
     assert {(row["location"], row["provenance"]) for row in losses.values()} == {("0x1000", "kernel")}
@@ -411,3 +436,13 @@ def test_filters_by_frame_and_full_tables(load: Load) -> None:
     assert probe.row("tuples")["packets"] == 3
     assert probe.row("vnis")["packets"] == 7
     assert probe.ledger() == {"map_full": 4 + 4}
+
+    probe = load(PROBE, losses=1, tuples=1)
+    host = Mirror(probe)
+    for why in ("NO_SOCKET", "UDP_CSUM"):
+        host.drop(vxlan(frame()), why)
+    for number in (1, 2):  # what has no room in one table finds it in the other
+        host.arrive(vxlan(frame(Flow(source_port=number)), source=f"192.0.2.{number}"))
+    assert host.read() == {"arrived": 2, "lost_stack": 2}
+    assert probe.row("losses")["packets"] == 1 and len(probe.rows("flows")) == 2
+    assert probe.ledger() == {"map_full": 1 + 1}
