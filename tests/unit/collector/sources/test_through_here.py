@@ -14,7 +14,7 @@ OF_THIS_MACHINE = {
     "socket.AF_NETLINK", "socket.create_connection", "socket.if_indextoname", "socket.if_nametoindex",
     "socket.socket", "subprocess", "time.monotonic_ns", "time.time", "time.time_ns",
 }  # fmt: skip
-OF_OS = {"os.environ", "os.fsencode", "os.fsdecode", "os.getpid", "os.strerror"}
+OF_OS = {"os.environ", "os.fsencode", "os.fsdecode", "os.getpid", "os.major", "os.minor", "os.strerror"}
 """What a source may take of the module os."""
 
 
