@@ -23,12 +23,16 @@ import sys
 import threading
 import time
 from array import array
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from netconsole_collector.load_guest import TAP, LoadGuest
 
 DEVICE = "nc-load"
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
 """From the block for documentation (RFC 5737). Only the two ends can see them."""
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+GUEST_NEAR, GUEST, GUEST_MAC = "198.51.100.1", "198.51.100.2", "02:00:00:00:00:03"
+"""The tap at the far end, and who is behind it (from the same RFC)."""
 CLOSED_PORT = 9
 PAYLOAD = bytes(64)
 CHUNK = 128 * 1024
@@ -88,6 +92,7 @@ def _lines(silence_s: float) -> Iterator[bytes]:
 class _End:
     def __init__(self) -> None:
         self._ports: Mapping[str, int] = {}
+        self._guest: Optional[LoadGuest] = None
 
     def do_hello(self) -> Result:
         return {"pid": os.getpid(), "cpus": sorted(os.sched_getaffinity(0))}
@@ -106,6 +111,31 @@ class _End:
     def do_serve(self) -> Result:
         """Start the servers on ports that the kernel chooses."""
         return {"ports": {"tcp": _listen(), "echo": _bind(_echo), "sink": _bind(_sink)}}
+
+    def do_guest(self) -> None:
+        """Make a guest's side of vhost behind a tap, to which this end forwards."""
+        self._guest = LoadGuest()
+        _ip("link", "set", TAP, "up")
+        _ip("address", "add", f"{GUEST_NEAR}/24", "dev", TAP)
+        _ip("neighbour", "replace", GUEST, "lladdr", GUEST_MAC, "dev", TAP, "nud", "permanent")
+        with open("/proc/sys/net/ipv4/ip_forward", "w") as file:
+            file.write("1")
+
+    def do_to_guest(self) -> None:
+        """Send what is for the guest by the other end."""
+        _ip("route", "add", GUEST, "via", ADDRESSES[1])
+
+    def do_received(self) -> Result:
+        """Packets that the guest has received so far."""
+        assert self._guest is not None
+        return {"units": self._guest.received()}
+
+    def do_from_guest(self, seconds: float) -> Result:
+        """The guest sends as fast as vhost takes it."""
+        assert self._guest is not None
+        warm, began = self._guest.send(WARM_S), time.monotonic()
+        units = self._guest.send(seconds)
+        return {"units": units, "units_in_all": warm + units, "seconds": time.monotonic() - began}
 
     def do_ports(self, ports: Mapping[str, int]) -> None:
         """Take the ports of the other end's servers."""
@@ -156,11 +186,12 @@ class _End:
         if not taken:
             raise RuntimeError("no request was answered")
         at = {name: taken[min(len(taken) - 1, int(share * len(taken)))] for name, share in _PERCENTILES}
+        at.update(min=taken[0], max=taken[-1])
         return {"units": len(taken), "units_in_all": warm + len(taken), "mean": sum(taken) / len(taken), **at}
 
-    def do_datagrams(self, dropped: bool, seconds: float) -> Result:
-        """Send small datagrams as fast as possible, to a socket that receives them or to a closed port."""
-        to = (ADDRESSES[1], CLOSED_PORT if dropped else self._ports["sink"])
+    def do_datagrams(self, dropped: bool, seconds: float, guest: bool = False) -> Result:
+        """Send small datagrams as fast as possible, to a socket that receives them, to a closed port, to the guest."""
+        to = (GUEST if guest else ADDRESSES[1], CLOSED_PORT if dropped or guest else self._ports["sink"])
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
             warm = _send(wire, to, WARM_S)
             cpu_ns = _cpu_ns()

@@ -21,6 +21,7 @@ END = "netconsole_collector.load_end"
 MAX_ANSWER_BYTES = 1 << 16
 LIMIT_S = 30.0
 """How long to wait for the answer of an end, in addition to the time that it was asked to run."""
+_TRIAL_S = 0.05
 STREAMS = 4
 
 
@@ -34,6 +35,8 @@ class Workload:
     unit: Literal["byte", "round trip", "datagram"]
     spread: bool = False
     """True: both ends run on all CPUs. False: each end has one CPU."""
+    guest: Literal["", "to", "from"] = ""
+    """Packets that a guest behind tap and vhost at the far end receives, or sends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +58,27 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("small", "64-byte datagrams", {"do": "datagrams", "dropped": False}, "datagram"),
     Workload("dropped", "dropped datagrams", {"do": "datagrams", "dropped": True}, "datagram"),
 )
+GUEST_WORKLOADS: tuple[Workload, ...] = (
+    Workload("to_guest", "to a guest", {"do": "datagrams", "dropped": False, "guest": True}, "datagram", guest="to"),
+    Workload("from_guest", "from a guest", {"do": "from_guest"}, "datagram", guest="from"),
+)
+"""Over tap and vhost: for probes of that path."""
+OF_GUESTS = frozenset({"vhost_net", "tun", "kvm"})
+"""The kernel modules whose work these probes watch."""
+ROUND_TRIPS = ("min", "mean", "p50", "p90", "p99", "max")
 
 
 def _metrics() -> Iterator[LoadMetric]:
-    for load in WORKLOADS:
+    for load in (*WORKLOADS, *GUEST_WORKLOADS):
         if load.unit == "byte":
             yield LoadMetric(f"{load.name}.mb_per_s", load.name, f"{load.title}: throughput", "MB/s", "down")
             yield LoadMetric(f"{load.name}.cpu_ns_per_kb", load.name, f"{load.title}: CPU of both ends", "ns/kB", "up")
         elif load.unit == "round trip":
-            for name in ("mean", "p50", "p90", "p99"):
+            for name in ROUND_TRIPS:
                 yield LoadMetric(f"{load.name}.{name}_us", load.name, f"{load.title}: {name}", "us", "up")
         else:
             yield LoadMetric(f"{load.name}.per_s", load.name, f"{load.title}: rate", "packets/s", "down")
+        if load.unit == "datagram" and load.guest != "from":
             yield LoadMetric(f"{load.name}.cpu_ns", load.name, f"{load.title}: CPU of the sender", "ns/packet", "up")
 
 
@@ -118,22 +130,47 @@ class LoadEnds:
         self._place(workload.spread)
         near, far = self._ends
         used_ns = [int(end.ask({"do": "used"})["cpu_ns"]) for end in self._ends]
-        found = near.ask({**workload.command, "seconds": seconds}, seconds)
+        end = far if workload.guest == "from" else near
+        before = self._received(workload)
+        found = end.ask({**workload.command, "seconds": seconds}, seconds)
+        sent = int(found["units"])
+        if workload.guest == "to":  # of what it is sent, so much comes, in the warm-up and after it
+            came = self._received(workload) - before
+            found["units"] = round(came * sent / found["units_in_all"])
+            found["units_in_all"] = came
         spent_ns = sum(int(end.ask({"do": "used"})["cpu_ns"]) for end in (near, far)) - sum(used_ns)
         units = int(found["units"])
         if not units:
             raise Unable(f"{workload.title}: no packet came through in {seconds:g} s; this host may be overloaded")
         name = workload.name
-        if workload.unit == "byte":
+        if workload.guest == "from":
+            figures = {f"{name}.per_s": units / found["seconds"]}
+        elif workload.unit == "byte":
             figures = {
                 f"{name}.mb_per_s": units / found["seconds"] / 1e6,
                 f"{name}.cpu_ns_per_kb": spent_ns / (found["units_in_all"] / 1e3),
             }
         elif workload.unit == "round trip":
-            figures = {f"{name}.{part}_us": found[part] / 1e3 for part in ("mean", "p50", "p90", "p99")}
+            figures = {f"{name}.{part}_us": found[part] / 1e3 for part in ROUND_TRIPS}
         else:
-            figures = {f"{name}.per_s": units / found["seconds"], f"{name}.cpu_ns": found["cpu_ns"] / units}
+            figures = {f"{name}.per_s": units / found["seconds"], f"{name}.cpu_ns": found["cpu_ns"] / sent}
         return Stretch(figures, int(found["units_in_all"]))
+
+    def open_guest(self) -> str:
+        """Put a guest's side of vhost behind a tap at the far end. Returns why there can be none, or nothing."""
+        near, far = self._ends
+        try:
+            far.ask({"do": "guest"})
+            near.ask({"do": "to_guest"})
+            self._spread = None  # vhost's worker has to be placed, too
+            for one in GUEST_WORKLOADS:
+                self.run(one, _TRIAL_S)
+        except Unable as error:
+            return str(error)
+        return ""
+
+    def _received(self, workload: Workload) -> int:
+        return int(self._ends[1].ask({"do": "received"})["units"]) if workload.guest == "to" else 0
 
     def _place(self, spread: bool) -> None:
         """Put each end on a CPU of its own (the first and the last that we may use), or both on all CPUs."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import Unable
-from netconsole.calibrate.load import METRICS, WORKLOADS, LoadEnds, Workload
+from netconsole.calibrate.load import GUEST_WORKLOADS, METRICS, OF_GUESTS, WORKLOADS, LoadEnds, Workload
 from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import door
@@ -22,7 +22,7 @@ _LOOK_S = 1.0
 _SETTLE_S = 0.2
 """After a compile, until the CPU caches hold the traffic's data again."""
 _RUN_TIMES_S = 0.2
-TIMED = tuple(load for load in WORKLOADS if load.unit != "byte")
+TIMED = tuple(load for load in (*WORKLOADS, *GUEST_WORKLOADS) if load.unit != "byte")
 """Workloads whose run times are measured: those counted in packets or round trips."""
 
 
@@ -69,10 +69,11 @@ def busy_pct(host: AnyHost = THIS_HOST) -> float:
     return 100 * (after.busy_ms - before.busy_ms) / max(1, after.all_ms - before.all_ms)
 
 
-def duration_s(treatments: int, pairs: int, window_s: float) -> float:
-    """About how long :func:`run` will take."""
-    all_of_them_s = (window_s + 0.12) * len(WORKLOADS)
-    run_times_s = len(TIMED) * (_RUN_TIMES_S + 0.3)
+def duration_s(treatments: int, pairs: int, window_s: float, is_over_guest: bool) -> float:
+    """About how long :func:`run` will take. ``is_over_guest``: with the load over tap and vhost."""
+    loads = [*WORKLOADS, *(GUEST_WORKLOADS if is_over_guest else ())]
+    all_of_them_s = (window_s + 0.12) * len(loads)
+    run_times_s = len([one for one in loads if one in TIMED]) * (_RUN_TIMES_S + 0.3)
     each_s = (treatments + 1) * (2 * all_of_them_s + 0.3) + treatments * (run_times_s + 1.0)
     return pairs * each_s + all_of_them_s + 3
 
@@ -98,6 +99,7 @@ def run(
             " probes cost, and suffer from the load that is made here; --force measures all the same"
         )
     with LoadEnds(host) as load, Tool(host) as tool:
+        workloads = [*workloads, *_over_a_guest(load, manifests, say)]
         possible = _possible(tool, treatments, say)
         all_of_them = [Treatment(NOTHING), *possible]
         outcome = Outcome({one.name: Measured() for one in all_of_them}, {}, busy, possible)
@@ -112,6 +114,21 @@ def run(
                 say(f"round {number + 1} of {pairs}: {treatment.name}{_left(time.monotonic() - began, done)}")
                 before = _pair(tool, load, treatment, outcome.measured[treatment.name], before, window_s, workloads)
     return outcome
+
+
+def is_of_guests(manifests: Sequence[Manifest]) -> bool:
+    """Whether one of the probes watches the path of VMs."""
+    return any(manifest.module in OF_GUESTS for manifest in manifests)
+
+
+def _over_a_guest(load: LoadEnds, manifests: Sequence[Manifest], say: Callable[[str], None]) -> Sequence[Workload]:
+    """The load over tap and vhost, where probes of that path are measured and it can be made."""
+    if not is_of_guests(manifests):
+        return ()
+    why = load.open_guest()
+    if why:
+        say(f"left out: the load over tap and vhost: {why}")
+    return () if why else GUEST_WORKLOADS
 
 
 def _possible(tool: Tool, treatments: Sequence[Treatment], say: Callable[[str], None]) -> list[Treatment]:

@@ -74,9 +74,9 @@ def calibrate(
     from netconsole.calibrate.summary import entry
     from netconsole.host import door
 
-    needed_s = plan.duration_s(len(treatments), pairs, window_s)
-    _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min with two CPUs busy")
     involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
+    needed_s = plan.duration_s(len(treatments), pairs, window_s, plan.is_of_guests(involved))
+    _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min with two CPUs busy")
     with approach(host) as way:
         there = enter(way, manifests)
         outcome = plan.run(treatments, involved, pairs, window_s, _say, force, host=there)

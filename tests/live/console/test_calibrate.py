@@ -24,6 +24,7 @@ from netconsole.probes.catalogue import load
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.plan import plan as requests_of
 from netconsole.profile.profile import Profile
+from netconsole_collector.kernel.modules import is_loaded
 from netconsole_collector.load_end import DEVICE
 from tests.support.live.network import run
 
@@ -133,6 +134,16 @@ def test_what_the_collector_used_is_known(found: dict[str, Entry]) -> None:
         after = tool.usage()
     assert after.written_bytes > before.written_bytes
     assert after.cpu_s >= before.cpu_s > 0
+
+
+def test_a_load_over_vhost_is_made_where_the_modules_are_loaded_and_else_not() -> None:
+    with LoadEnds() as load_:
+        why = load_.open_guest()
+    assert (
+        why == ""
+        if is_loaded("vhost_net") and is_loaded("tun")
+        else why.startswith("no load can be made here: the kernel module")
+    ), why
 
 
 def test_nothing_of_the_load_is_in_the_hosts_namespace_and_it_is_gone_after_it() -> None:
