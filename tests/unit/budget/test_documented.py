@@ -38,7 +38,7 @@ PAGE = "design/governor.md"
     Stated(costs.UNSEEN_NS["fexit"], 60, PAGE, "35 at fentry, 60 at fexit, 90 at a kprobe, 155 at a kretprobe"),
     Stated(costs.UNSEEN_NS["kprobe"], 90, PAGE, "35 at fentry, 60 at fexit, 90 at a kprobe, 155 at a kretprobe"),
     Stated(costs.UNSEEN_NS["kretprobe"], 155, PAGE, "35 at fentry, 60 at fexit, 90 at a kprobe, 155 at a kretprobe"),
-    Stated(spending.NEAR, 0.8, "use/console.md", "`near` (80 % of a limit or more)"),
+    Stated(spending.NEAR, 0.8, "use/console.md", "`near` (80 % of a limit of the profile's budget or more)"),
 )
 def test_a_constant_is_the_one_that_the_page_names(one: Stated) -> None:
     check(one)
