@@ -213,3 +213,15 @@ async def test_the_free_lines_have_the_whole_sentence_of_the_row_under_the_curso
         at = next(place for place, line in enumerate(lines) if line.startswith("    "))
         whole = " ".join(" ".join(lines[at : at + 2]).split())
         assert whole.startswith("vnet3: 4") and "FULL_RING at tun_net_xmit (0.13 % of its packets)" in whole
+
+
+async def test_a_pane_opens_at_a_table_that_has_rows() -> None:
+    async with running((60, 14)) as one:
+        one.session.state.probes["softirq_health"].tables.clear()
+        await one.press("6")
+        view = one.main.view
+        assert view.one_at_a_time and view.active == "link_rates-links"
+        await one.press("tab")
+        assert view.active == "softirq_health-cpus", "what the user chooses stays"
+        await one.press("r")
+        assert view.active == "softirq_health-cpus"

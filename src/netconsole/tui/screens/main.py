@@ -145,6 +145,9 @@ class MainScreen(Screen[None]):
         if nothing_to_say != self.view.hidden:
             self.view.hidden = nothing_to_say
             self._lay_out()
+        if self.view.leave_empty(scene):
+            self._lay_out()
+            self.focus_first()
         self.view.draw(scene, now_s)
         told = missing_text(scene, self.view.pane)
         if bool(told) != self._missing:

@@ -95,8 +95,28 @@ class PaneView(Vertical):
         first = self.answer_first and placed.block.name == self.pane.blocks[0].block.name
         return first or placed.block.name == self.active
 
+    def leave_empty(self, scene: Scene) -> bool:
+        """Goes from a table without rows to one that has some, while the user has chosen none. Whether it has gone."""
+        tabs = self.blocks
+        is_of_topic = self.pane.probes and self.pane.name != "overview"  # an empty STANDS OUT is an answer
+        if not is_of_topic or self._has_turned or not self.one_at_a_time or self.maximised:
+            return False
+        here = next((placed for placed in tabs if placed.block.name == self.active), None)
+        if here is None or here.block.rows(scene):
+            return False
+        filled = [placed for placed in tabs if placed.block.rows(scene)]
+        marked = table_levels(scene, filled)
+        filled.sort(key=lambda placed: RANK[marked[placed.block.name]] if placed.block.name in marked else len(RANK))
+        if filled:
+            self.active = filled[0].block.name
+        return bool(filled)
+
+    _has_turned = False
+    """Whether the user has chosen a tab."""
+
     def turn(self, step: int) -> None:
         """Goes to the next or the previous tab."""
+        self._has_turned = True
         names = [placed.block.name for placed in self.blocks][1 if self.answer_first else 0 :]
         if names:
             at = names.index(self.active) if self.active in names else 0
