@@ -321,6 +321,9 @@ def test_an_address_that_another_disk_has_later_is_another_device(load: Load) ->
     disks.probe.read()
     found = {row["device"]: row["started"] for row in disks.probe.rows("devices")}
     assert found == {disks.NAMES[0]: 1, "made7": 2}
+    disks.served(READ, PAGE, disks.disk("made7"))  # one that is gone and comes back
+    disks.probe.read()
+    assert {"device": "made7", "started": 3, "in_flight": 0, "most": 1} in disks.probe.rows("devices")
 
 
 @pytest.mark.proves("block_path", "knobs.device")
