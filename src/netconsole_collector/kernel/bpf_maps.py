@@ -104,9 +104,12 @@ class Map:
         self._element(_MAP_UPDATE_ELEM, c_key, ctypes.create_string_buffer(value, self.value_bytes))
 
     def sum_of(self, index: int) -> int:
-        """One element of an array of u64, all CPUs together. Raises OSError."""
+        """One element of an array of u64, all CPUs together. Raises OSError.
+
+        A CPU may take back what another one has counted: alone it is below zero then, and all of them may be meanwhile.
+        """
         value = self.get(struct.pack("=I", index))
-        return sum(struct.unpack("={}Q".format(len(value) // 8), value)) if value else 0
+        return max(0, sum(struct.unpack("={}q".format(len(value) // 8), value))) if value else 0
 
     def delete(self, key: bytes) -> bool:
         """Removes a key; False when it was not there. Raises OSError."""
