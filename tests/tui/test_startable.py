@@ -10,6 +10,7 @@ from netconsole.telemetry.state import ProbeState, State
 from netconsole.tui.host_view import LOOK_AGAIN_S, SourcesHere, startable
 from netconsole_collector.kernel import modules
 from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.io_limits import IoLimits
 from netconsole_collector.sources.ovs.flows import OvsFlows
 from netconsole_collector.sources.ovs.pmd import OvsPmd
 from netconsole_collector.sources.thread_waits import ThreadWaits
@@ -35,6 +36,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> State:
     monkeypatch.setattr(OvsPmd, "finds_any", lambda self: True)
     monkeypatch.setattr(VmStates, "finds_any", lambda self: True)
     monkeypatch.setattr(ThreadWaits, "finds_any", lambda self: True)
+    monkeypatch.setattr(IoLimits, "finds_any", lambda self: True)
     return State()
 
 
