@@ -95,10 +95,11 @@ def test_a_probe_that_wastes_two_microseconds_a_packet_is_found_in_the_kernel(fo
 def test_and_in_what_it_takes_from_the_sender(found: dict[str, Entry]) -> None:
     change = of_the_sender(found["waste"])
     print(change)
-    # Where nothing attached looks like the waste as well, the result may say that it cannot tell.
-    assert change.verdict in (("slower",) if noise_ns(found["waste"]) < WASTE_NS / 2 else ("slower", NONE))
     pct_of = change.change_pct
     low, value, high = (change.before * pct / 100 for pct in (pct_of.low, pct_of.value, pct_of.high))
+    # Where nothing attached looks like the waste as well, or chance alone is larger, it may say that it cannot tell.
+    is_plain = noise_ns(found["waste"]) < WASTE_NS / 2 and value - low < WASTE_NS / 2
+    assert change.verdict in (("slower",) if is_plain else ("slower", NONE))
     assert_holds_the_waste(Bounds(value, low, high))
 
 
