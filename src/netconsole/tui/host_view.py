@@ -223,7 +223,7 @@ def watched_run(live: LiveRun, remembered: Remembered | None = None) -> WatchedH
 
 
 LOOK_AGAIN_S = 5.0
-"""The palette asks with every key that is typed there."""
+"""An empty pane asks at each drawing."""
 _OF_EVERY_PROGRAM = ("privileges", "bcc")
 """What the host must be able to do for any BPF probe."""
 

@@ -12,8 +12,12 @@ from netconsole.tui.scene.scene import Scene, Subject
 
 
 def named_rows(scene: Scene) -> Iterator[tuple[str, str, Subject]]:
-    """The rows of all tables and histograms: the name of each, where it stands, and what opens its page."""
-    machines = {row.labels["device"]: row.labels["vm"] for row in _rows(scene) if _has(row, "vm", "device")}
+    """The rows of all tables: the name of each, where it stands, and what opens its page."""
+    machines = {
+        row.labels["device"]: row.labels["vm"]
+        for row in _rows(scene)
+        if row.labels.get("vm") and row.labels.get("device")
+    }
     for probe in scene.state.probes.values():
         manifest = scene.manifests.get(probe.name)
         if manifest is None:
@@ -33,10 +37,6 @@ def _rows(scene: Scene) -> Iterator[RowState]:
     return (
         row for probe in scene.state.probes.values() for table in probe.tables.values() for row in table.rows.values()
     )
-
-
-def _has(row: RowState, *names: str) -> bool:
-    return all(row.labels.get(name) for name in names)
 
 
 def _name(labels: Mapping[str, Label], machines: Mapping[Label, Label]) -> str:

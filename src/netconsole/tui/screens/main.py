@@ -135,7 +135,8 @@ class MainScreen(Screen[None]):
         width = self.size.width
         first = header.first_line(scene, pause, kind, now_s, width)
         marks = stands_out.levels(scene, self._probes_of)
-        empty = {name for name, pane in self.panes.items() if missing_text(scene, pane)}
+        reasons = {name: missing_text(scene, pane) for name, pane in self.panes.items()}
+        empty = {name for name, why in reasons.items() if why}
         second, has_cost = header.second_line(scene, self.current, marks, width, empty)
         third = [] if scene.replay is None else [header.replay_line(scene.replay, width)]
         self.query_one("#header", Lines).show(first, second, *third)
@@ -149,7 +150,7 @@ class MainScreen(Screen[None]):
             self._lay_out()
             self.focus_first()
         self.view.draw(scene, now_s)
-        told = missing_text(scene, self.view.pane)
+        told = reasons[self.current]
         if bool(told) != self._missing:
             self._missing = bool(told)
             self._lay_out()
