@@ -13,7 +13,7 @@ from netconsole.findings.causes import ANYWHERE, LARGER, Group, is_same_place
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import Evidence, Level, Match
 from netconsole.findings.of_rules import is_lower_bound
-from netconsole.findings.rules import WHY
+from netconsole.findings.rules import ROWS, WHY
 from netconsole.findings.saved_log import SavedIncident, SavedRow, SavedTally, row_key, saved
 from netconsole.findings.verdicts import CauseVerdict, Verdicts
 from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Move, Window, Windows, interval_s
@@ -410,15 +410,20 @@ class OpenIncident:
         return tuple(dict.fromkeys(command for match in own for command in match.commands))
 
     def _labels_said(self) -> dict[str, Label]:
-        """The labels of the row that leads. Where its rows have several protocols the sentence names none."""
+        """The labels of the row that leads, and how many alike there are if it is not alone.
+
+        Where its rows have several protocols the sentence names none.
+        """
         proof = self.lead.evidence
-        rows = [
-            match.labels
+        rows = {
+            match.evidence: match.labels
             for match in (self.lead, *self.evidence.values())
             if match.cause == self.cause and match.evidence.row[:3] == proof.row[:3]
-        ]
-        differ = {name: "" for name in ("protocol", "ethertype") if len({row.get(name) for row in rows}) > 1}
+        }
+        differ = {name: "" for name in ("protocol", "ethertype") if len({row.get(name) for row in rows.values()}) > 1}
         known: dict[str, Label] = {WHY: self.verdict.why} if self.verdict is not None else {}
+        if len(rows) > 1:
+            known[ROWS] = len(rows)
         return {**self.lead.labels, **differ, **known}
 
     def _with_share(self) -> Match:

@@ -22,6 +22,8 @@ MAX_NAME = 90
 MAX_WORD = 1024
 """Of a command: what is cut there names something else. Paths of control groups are long."""
 _MAX_WHY = 160
+ROWS = "rows"
+"""A label in place of how many rows a sentence is of, where it is of more than one."""
 WHY = "why"
 """A label in place of what the rule says of the cause: what was found out about it."""
 _NO_PROTOCOL = (None, "", "none", "not IP", "unparsed")
@@ -135,7 +137,7 @@ def say(rule: FindingSpec, labels: Mapping[str, object], words: Mapping[str, str
         named[label] = f"{named[label]}{where}" if labels[label] else where.strip(" ()") or "this host"
     if "netns" in labels:
         named["netns"] = where.strip(" ()") or "this host"
-    sentence = rule.say
+    sentence = rule.say_several if rule.say_several and ROWS in labels else rule.say
     if labels.get("protocol", "") in _NO_PROTOCOL and "protocol" in labels:
         named["protocol"] = "" if labels.get("ethertype") in _NO_PROTOCOL else named.get("ethertype", "")
         sentence = sentence if named["protocol"] else sentence.replace("{protocol} ", "")

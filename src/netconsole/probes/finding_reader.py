@@ -13,13 +13,15 @@ from netconsole.probes.sentences import alternatives, check_sentence, texts_by_n
 LEVELS = ("!", "!!", "ok")
 FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
+_ROWS = "rows"
+"""Of how many rows it is said."""
 _WHY = "why"
 """The cause of a row in words, where its table has causes."""
 
 _FINDING_KEYS = (
     "table", "histogram", "value", "percentile", "level", "over", "where", "say", "next", "cause", "place", "specific",
     "explains", "elsewhere", "at_once", "lasting", "share_pct", "share_of", "times_past", "commands", "joins",
-    "state", "means", "judge", "urgent_over", "kinds",
+    "state", "means", "judge", "urgent_over", "kinds", "say_several",
 )  # fmt: skip
 _DROP_PLACE_KEYS = (
     "table", "value", "stage", "at", "say", "where", "by", "same_as", "elsewhere", "same_elsewhere", "aliases", "fine",
@@ -54,7 +56,10 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
     kinds = tuple(item.texts("kinds", (), CAUSE_KINDS))
     if kinds and causes is None:
         item.wrong("kinds", "expected in a finding of a table that names its causes")
-    check_sentence(item, "say", say, (*labels, *values, *FINDING_WORDS, *([_WHY] if kinds else [])))
+    words = (*labels, *values, *FINDING_WORDS, *([_WHY] if kinds else []))
+    check_sentence(item, "say", say, words)
+    say_several = item.text("say_several", "")
+    check_sentence(item, "say_several", say_several, (*words, _ROWS))
     commands = item.texts("commands")
     for command in commands:
         check_sentence(item, "commands", command, labels)
@@ -88,6 +93,7 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
         judge=item.text("judge", "", ("", *JUDGES)),
         urgent_over=item.number("urgent_over", None, 0.0, 1e18),
         kinds=kinds,
+        say_several=say_several,
     )
     known = causes.specs if causes is not None else ()
     return replace(rule, cases={one: _case(rule, one) for one in known if one.kind in kinds and _meet(rule, one)})

@@ -215,6 +215,8 @@ class FindingSpec:
     cases: Mapping[CauseSpec, FindingSpec] = field(default_factory=dict)
     why: str = ""
     """Of a case: its cause in words, which the sentence has in the place of {why}."""
+    say_several: str = ""
+    """The sentence of an incident of several rows; empty: ``say`` is right of them, too."""
 
 
 @dataclass(frozen=True, slots=True)
