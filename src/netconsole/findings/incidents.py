@@ -244,6 +244,8 @@ class Incidents:
     def _follow(self, one: OpenIncident, group: Group | None, state: State, now_ns: int, lost: bool) -> None:
         """What this interval says of an open incident."""
         if one.ended:
+            if one.question is not None:
+                one.look_up(state, self._causes)  # a short one is over before its host has answered
             one.quiet += 1
             if one.quiet > ENDED_SHOWN:
                 self._open.remove(one)

@@ -3,28 +3,30 @@
 from importlib import import_module
 from typing import Any, Dict
 
+CAUSE_S = 10.0
+"""Of why something is wrong: nobody looks at an empty screen meanwhile, and a host in trouble answers late."""
 KNOWN: Dict[str, float] = {
-    "bridge_port": 3.0,
+    "bridge_port": CAUSE_S,
     "command": 10.0,
-    "conntrack": 3.0,
-    "disk": 3.0,
+    "conntrack": CAUSE_S,
+    "disk": CAUSE_S,
     "facts": 10.0,
-    "firewall": 5.0,
-    "fragments": 3.0,
+    "firewall": CAUSE_S,
+    "fragments": CAUSE_S,
     "host": 3.0,
     "interfaces": 3.0,
     "machine": 3.0,
     "namespace": 3.0,
-    "neighbour": 3.0,
-    "ovs_rule": 5.0,
+    "neighbour": CAUSE_S,
+    "ovs_rule": CAUSE_S,
     "ping_ends": 10.0,
-    "programs": 3.0,
-    "queue": 3.0,
-    "reader": 3.0,
-    "rivals": 3.0,
-    "route": 3.0,
-    "sockets": 3.0,
-    "stranger": 3.0,
+    "programs": CAUSE_S,
+    "queue": CAUSE_S,
+    "reader": CAUSE_S,
+    "rivals": CAUSE_S,
+    "route": CAUSE_S,
+    "sockets": CAUSE_S,
+    "stranger": CAUSE_S,
 }
 """Seconds after which nobody waits for the answer any more."""
 

@@ -93,6 +93,16 @@ def test_what_the_host_answers_replaces_the_general_words_and_commands(host: Hos
     assert len(host.asked) == 1
 
 
+def test_an_answer_that_comes_when_all_is_over_is_still_said(host: Host) -> None:
+    host.pass_seconds(2, 300, PACKET)
+    (over,) = host.pass_seconds(10)
+    assert over.ended_ns is not None and GENERAL in over.sentence
+    host.answer(**OFF)
+    (told,) = host.pass_seconds(1)
+    assert KNOWN in told.sentence and told.answer == OFF and told.ended_ns == over.ended_ns
+    assert list(host.incidents.log) == [told] and len(host.asked) == 1
+
+
 def test_an_answer_that_explains_nothing_changes_nothing(host: Host) -> None:
     host.pass_seconds(2, 300, PACKET)
     host.answer(forwarding_all=1, forwarding=1, is_own=False)
