@@ -244,6 +244,8 @@ def frame(one: dict[str, Any]) -> bytes:
     address = ipaddress.ip_address(target)
     if address.version == 4:
         ends = ipaddress.ip_address(A).packed + address.packed
+        if protocol == 2:
+            content = content[:2] + struct.pack(">H", checksum(content)) + content[4:]
         head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(content), 7, 0, 1, protocol, 0) + ends
         return macs + tag + b"\x08\x00" + head[:10] + struct.pack(">H", checksum(head)) + head[12:] + content
     source = "fe80::a" if protocol == 58 else A6
