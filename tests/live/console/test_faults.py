@@ -172,7 +172,7 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
 ) -> None:
     watch, known = after
     if name not in known:
-        pytest.skip("cannot run here: the kernel lacks what the fault is made with")
+        pytest.skip("cannot run here: the kernel lacks what the fault is made with, or the machine is too slow for it")
     fault, incidents, shown = known[name]
     expect = fault.expect
     assert len(incidents) == bool(expect), [one.sentence for one in incidents]

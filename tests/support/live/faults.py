@@ -13,7 +13,7 @@ from typing import Any
 
 from netconsole.base.readers import read_toml
 from netconsole.findings.incident import Incident
-from tests.support.live.network import BARE_PYTHON, Namespace, SleepingReceiver, Wire, run
+from tests.support.live.network import BARE_PYTHON, IS_EMULATED, Namespace, SleepingReceiver, Wire, run
 from tests.support.live.packets import checksum
 
 DIRECTORY = Path(__file__).parents[2] / "faults"
@@ -84,15 +84,19 @@ class Fault:
     program: Sequence[Mapping[str, str]] = ()
     needs: str = ""
     alone: bool = False
+    fast: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     spaces: dict[str, Namespace] = field(default_factory=dict)
     sender: subprocess.Popen[str] | None = None
     port: int = PORT
     cannot: str = ""
-    """What this kernel lacks for it."""
+    """What this kernel or machine lacks for it."""
 
     def prepare(self, stack: ExitStack) -> None:
         """The wire, what stands at its ends, and the fault itself."""
+        if self.fast and IS_EMULATED:
+            self.cannot = "an emulated machine does not reach its rate"
+            return
         for name, value in self.settings.items():
             stack.callback(run, "sysctl", "-qw", f"{name}={run('sysctl', '-n', name).strip()}")
             run("sysctl", "-qw", f"{name}={value}")
