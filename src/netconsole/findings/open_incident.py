@@ -253,9 +253,10 @@ class OpenIncident:
         if lead.kind != "table" or (self.verdict is not None and self.verdict.is_answered):
             return
         rows = [one for one in self.evidence if one.kind == "table" and one.probe in state.probes]
-        answers = (state.probes[one.probe].answer(one.name, one.key) for one in rows)
-        # What was answered about an incident before it says nothing of this one.
-        answered = next((one for one in answers if one is not None and one.at_ns >= self.since_ns), None)
+        answers = [state.probes[one.probe].answer(one.name, one.key) for one in rows]
+        # What was answered about an incident before it says nothing of this one; an error is no answer beside one.
+        known = [one for one in answers if one is not None and one.at_ns >= self.since_ns]
+        answered = min(known, key=lambda one: one.error is not None, default=None)
         words: dict[str, Scalar | None] = {**self.lead.labels}
         words.update(self.example.fields if self.example is not None else {})
         if answered is None and (asked := verdicts.question(self.cause, words)) is not None:

@@ -1,7 +1,8 @@
 """Question `queue`: which queueing discipline is at a device, and what bounds it.
 
-`kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile. `carrier`,
-`mtu`: of the device. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a pair, wherever that is.
+`kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile, or has
+dropped all that the root has. `carrier`, `mtu`: of the device. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a
+pair, wherever that is.
 """
 
 import os
@@ -70,7 +71,7 @@ def _root(routes: RouteSocket, link: Interface) -> Json:
         return {"kind": None, "classes": 0, "inner": None}
     classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
     inner = _dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None
-    return {"kind": root.kind, "classes": classes, "inner": inner}
+    return {"kind": root.kind, "classes": classes, "inner": inner or only_one(root, qdiscs)}
 
 
 def _qdiscs(routes: RouteSocket, link: Interface) -> List[Qdisc]:
@@ -85,8 +86,21 @@ def _dropping(routes: RouteSocket, link: Interface, before: List[Qdisc]) -> Opti
         time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
         now = _qdiscs(routes, link)
         moved = [one for one in now if one.parent != TC_H_ROOT and one.drops > dropped.get(one.key, one.drops)]
-        leaves = [one for one in moved if all(other.parent >> 16 != one.handle >> 16 for other in moved)]
+        leaves = _leaves(moved)
         if leaves:
-            one = leaves[0]
-            return None if len(leaves) > 1 else " ".join((one.kind, *([handle_text(one.handle)] * bool(one.handle))))
+            return None if len(leaves) > 1 else _named(leaves[0])
     return None
+
+
+def only_one(root: Qdisc, qdiscs: List[Qdisc]) -> Optional[str]:
+    """The one inside the root that has dropped all that the root ever has: for when it drops nothing any more."""
+    leaves = _leaves([one for one in qdiscs if one.parent != TC_H_ROOT and one.drops])
+    return _named(leaves[0]) if len(leaves) == 1 and leaves[0].drops == root.drops else None
+
+
+def _leaves(qdiscs: List[Qdisc]) -> List[Qdisc]:
+    return [one for one in qdiscs if all(other.parent >> 16 != one.handle >> 16 for other in qdiscs)]
+
+
+def _named(one: Qdisc) -> str:
+    return " ".join((one.kind, *([handle_text(one.handle)] * bool(one.handle))))

@@ -61,9 +61,15 @@ class Host:
         return listed
 
     def answer(self, **document: Scalar | None) -> None:
+        self._answer(document, None)
+
+    def no_answer(self, error: str) -> None:
+        self._answer({}, error)
+
+    def _answer(self, document: dict[str, Scalar | None], error: str | None) -> None:
         stamp = {**self.stream.stamp("kernel_drops"), "source": "console"}
         self.stream.state.apply(
-            frames.Answer(**stamp, table="drops", labels=self.labels, question="route", document=document)
+            frames.Answer(**stamp, table="drops", labels=self.labels, question="route", document=document, error=error)
         )
 
 
@@ -101,6 +107,16 @@ def test_an_answer_that_comes_when_all_is_over_is_still_said(host: Host) -> None
     (told,) = host.pass_seconds(1)
     assert KNOWN in told.sentence and told.answer == OFF and told.ended_ns == over.ended_ns
     assert list(host.incidents.log) == [told] and len(host.asked) == 1
+
+
+def test_what_was_answered_about_one_row_counts_more_than_no_answer_about_another(host: Host) -> None:
+    host.pass_seconds(2, 300, PACKET)
+    host.no_answer("route: no answer within 10 s")
+    host.labels = {**LABELS, "protocol": "TCP"}
+    host.pass_seconds(2, 200, PACKET)
+    host.answer(**OFF)
+    (one,) = host.pass_seconds(1, 200, PACKET)
+    assert KNOWN in one.sentence and one.answer == OFF and len(one.evidence) == 2
 
 
 def test_an_answer_that_explains_nothing_changes_nothing(host: Host) -> None:
