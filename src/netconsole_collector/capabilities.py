@@ -1,7 +1,9 @@
 """What this host can do: {name: {"ok", "why"}} of the hello frame. Each is tried where a try is cheap."""
 
 import os
+import re
 import struct
+import sys
 from typing import Any, Callable, Dict, Optional
 
 from netconsole_collector.kernel import attach, bpf_maps, loading, syscalls
@@ -12,14 +14,13 @@ _LOCKDOWN = "/sys/kernel/security/lockdown"
 _IMPORT_LIMIT_S = 120.0
 """An import takes a second, and half a minute on an emulated machine or a host at load 100."""
 _FIND_BCC = """
-import importlib.util, os, re
-spec = importlib.util.find_spec("bcc")
-if spec is None: raise SystemExit("no module named bcc")
-path = os.path.join(os.path.dirname(spec.origin), "version.py")
-found = re.search(r"[0-9][0-9.]+", open(path).read()) if os.path.exists(path) else None
-print(found.group() if found else "unknown version")
+import importlib.util
+found = importlib.util.find_spec("bcc")
+print(found.origin if found else "")
 """
+_NO_BCC = "no module named bcc"
 _IMPORT_BCC = "import bcc; print(bcc.__version__)"
+_VERSION = re.compile(r"[0-9][0-9.]+")
 
 Json = Dict[str, Any]
 
@@ -78,9 +79,28 @@ def bcc(python: Optional[str], is_thorough: bool) -> Json:
     """Whether that interpreter has bcc. ``is_thorough`` imports it; else it is only looked for."""
     if python is None:
         return _result(True, "not needed: programs are compiled where the console runs")
-    import subprocess  # 1 MB that a collector which compiles nothing does without
+    try:
+        if is_thorough:
+            said = _run(python, _IMPORT_BCC)
+        else:
+            # This interpreter looks by itself: another process would take longer than all other looks together.
+            is_this = os.path.realpath(python) == os.path.realpath(sys.executable)
+            said = _version_in(_place_of_bcc() if is_this else _run(python, _FIND_BCC))
+    except _NotFound as error:
+        return _result(False, "{}: {}; install python3-bpfcc (Debian, Ubuntu) or python3-bcc".format(python, error))
+    except TimeoutError:
+        return _result(False, "{} did not answer".format(python))
+    return _result(True, "{} in {}".format(said, python))
 
-    code = _IMPORT_BCC if is_thorough else _FIND_BCC
+
+class _NotFound(Exception):
+    """There is no bcc. The message is why."""
+
+
+def _run(python: str, code: str) -> str:
+    """The last line that an interpreter prints. Raises _NotFound with its last words, and TimeoutError."""
+    import subprocess  # 1 MB that others do without
+
     try:
         done = subprocess.run(
             [python, "-I", "-c", code],
@@ -90,12 +110,31 @@ def bcc(python: Optional[str], is_thorough: bool) -> Json:
             timeout=_IMPORT_LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        return _result(False, "{} did not answer".format(python))
+        raise TimeoutError() from None
     said = (done.stdout if done.returncode == 0 else done.stderr).decode("utf-8", "backslashreplace").strip()
-    last = said.splitlines()[-1] if said else "no reason given"
+    last = said.splitlines()[-1] if said else ""
     if done.returncode:
-        return _result(False, "{}: {}; install python3-bpfcc (Debian, Ubuntu) or python3-bcc".format(python, last))
-    return _result(True, "{} in {}".format(last, python))
+        raise _NotFound(last or "no reason given")
+    return last
+
+
+def _place_of_bcc() -> str:
+    import importlib.util
+
+    found = importlib.util.find_spec("bcc")
+    return str(found.origin) if found else ""
+
+
+def _version_in(origin: str) -> str:
+    """The version of the bcc whose first file this is. Raises _NotFound for no file."""
+    if not origin:
+        raise _NotFound(_NO_BCC)
+    try:
+        with open(os.path.join(os.path.dirname(origin), "version.py")) as file:
+            found = _VERSION.search(file.read())
+    except FileNotFoundError:
+        found = None
+    return found.group() if found else "unknown version"
 
 
 def _btf() -> Json:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import BadCommand
-from netconsole_collector.compile import received_programs
+from netconsole_collector.compile import kept_programs, received_programs
 from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
 from netconsole_collector.kernel import heap
@@ -315,6 +315,10 @@ class Collector:
             return False
         if self._python is None:
             raise BadCommand("load: compiled is missing, and nothing is compiled here")
+        answer = kept_programs.load(self._loads.job_of(load))
+        if answer is not None:
+            self._settle_load(load, answer)
+            return False
         self._loads.add(load)
         self._send(status(name, "compiling", mode, wanted))
         self._start_loads()

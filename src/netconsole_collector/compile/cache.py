@@ -8,16 +8,17 @@ Nobody else may choose what goes into the kernel. So the directory and the files
 write them, and a file has a checksum that includes its name.
 """
 
-import hashlib
+import contextlib
 import json
 import os
 import platform
 import stat
-from typing import Any, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from netconsole_collector.compile import compiled, type_files
 from netconsole_collector.compile.compiled import Compiled
 from netconsole_collector.types import btf, source_names
+from netconsole_collector.types.sha256 import sha256
 
 MAX_FILES = 64
 """The probes of a few kernels and versions; each file has 20 to 400 kB."""
@@ -26,7 +27,33 @@ _MODE, _DIRECTORY_MODE = 0o600, 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
+_READ_BYTES = 1 << 16
+_digests: Dict[Tuple[str, int, int, int], str] = {}
+"""Of files that were read: by path, inode, time and size."""
+
 Json = Dict[str, Any]
+
+
+class KeptPlace(NamedTuple):
+    """Where the programs of a job are kept."""
+
+    folder: int
+    name: str
+
+
+@contextlib.contextmanager
+def place_of(job: Json, spec: Json) -> Iterator[Optional[KeptPlace]]:
+    """Where the programs of a job are kept, or would be; None where none are."""
+    directory = job.get("keep_in")
+    folder = open_folder(directory) if directory else None
+    if folder is None:
+        yield None
+        return
+    try:
+        name = name_of(job, spec)
+        yield None if name is None else KeptPlace(folder, name)
+    finally:
+        os.close(folder)
 
 
 def name_of(job: Json, spec: Json) -> Optional[str]:
@@ -41,6 +68,8 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
         return None  # whoever compiles will say why
     if not kernel:
         return None
+    if not libraries:
+        return None
     asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain", "by_helpers")}
     # The names of the files of types without their directory: another machine may have compiled for this one.
     types = [os.path.basename(path) for path in kernel]
@@ -50,8 +79,8 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
         what = json.dumps([spec, asked, there, [_version(path) for path in libraries]], sort_keys=True).encode()
         known = job.get("btf_digest")  # where the console keeps the types of another kernel
         carried = [path for path in kernel if os.path.dirname(path) != os.path.dirname(kernel[0])]
-        types_of = [known.encode(), *_contents(carried)] if known else _contents(kernel)
-        return _digest([what, *types_of, *_contents(_package())]) if libraries else None
+        types_of = [known.encode(), *_digests_of(carried)] if known else _digests_of(kernel)
+        return _digest([what, *types_of, *_digests_of(_package())])
     except OSError:
         return None
 
@@ -147,11 +176,11 @@ def _seal(name: str, text: bytes) -> bytes:
 
 def _digest(parts: Iterable[bytes]) -> str:
     """Includes the lengths of the parts, so that no other parts give the same digest."""
-    whole = hashlib.sha256()
+    whole = sha256()
     for part in parts:
         whole.update(len(part).to_bytes(8, "little"))
         whole.update(part)
-    return whole.hexdigest()
+    return str(whole.hexdigest())
 
 
 def _version(library: str) -> List[Any]:
@@ -167,7 +196,19 @@ def _package() -> Iterator[str]:
         yield from (os.path.join(directory, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def _contents(paths: Iterable[str]) -> Iterator[bytes]:
+def _digests_of(paths: Iterable[str]) -> Iterator[bytes]:
+    """Each file is read once in a process, unless it changes."""
     for path in paths:
-        with open(path, "rb") as file:
-            yield file.read()
+        found = os.stat(path)
+        known = path, found.st_ino, found.st_mtime_ns, found.st_size
+        if known not in _digests:
+            _digests[known] = _digest_of(path)
+        yield _digests[known].encode()
+
+
+def _digest_of(path: str) -> str:
+    whole = sha256()
+    with open(path, "rb") as file:
+        for part in iter(lambda: file.read(_READ_BYTES), b""):
+            whole.update(part)
+    return str(whole.hexdigest())

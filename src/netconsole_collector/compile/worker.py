@@ -22,7 +22,7 @@ import struct
 import traceback
 from typing import Any, Dict, List, Optional, Tuple
 
-from netconsole_collector.compile import captured_output
+from netconsole_collector.compile import cache, captured_output
 from netconsole_collector.compile.attaching import attached_at
 from netconsole_collector.compile.compiled import (
     DIRECT,
@@ -105,7 +105,7 @@ class Worker:
         except ProbeRefused as refused:
             return self.refused(refused)
         except Exception as error:
-            self._close_descriptors()
+            self.drop()
             why = "{}: {}".format(type(error).__name__, error).replace("\n", " ")
             detail = traceback.format_exc() + captured_output.take(_STDOUT)
             return {"ok": False, "state": "failed", "why": why, "help": None, "detail": detail, "missing": []}
@@ -118,33 +118,39 @@ class Worker:
 
     def refused(self, refused: ProbeRefused) -> Json:
         """The answer for a probe that cannot run. Nothing of it is left."""
-        self._close_descriptors()
+        self.drop()
         answer: Json = {"ok": False, "state": refused.state, "why": str(refused), "help": refused.help}
         answer["detail"] = refused.detail
         answer["missing"] = refused.missing
         return answer
 
+    def load_kept(self) -> Optional[Json]:
+        """The same for programs that are kept from an earlier compile. None: a compile is needed."""
+        self._memlock = bpf_maps.raise_memlock()
+        with cache.place_of(self.job, self.spec) as place:
+            return self._load_from(place)
+
     def _answer(self) -> Json:
         if not self.job.get("compile_only"):
             self.refuse_early()
         self._memlock = bpf_maps.raise_memlock()
-        from netconsole_collector.compile import cache  # it takes 4 MB (OpenSSL), which a collector does without
+        with cache.place_of(self.job, self.spec) as place:
+            answer = self._load_from(place)
+            if answer is None:
+                compiled, answer = self._compile_and_load()
+                if place is not None:
+                    cache.keep(place.folder, place.name, compiled)
+            return answer
 
-        directory = self.job.get("keep_in")
-        folder = cache.open_folder(directory) if directory else None
-        name = cache.name_of(self.job, self.spec) if folder is not None else None
-        if folder is None or name is None:
-            return self._compile_and_load()[1]
-        kept = cache.find(folder, name)
+    def _load_from(self, place: Optional[cache.KeptPlace]) -> Optional[Json]:
+        kept = None if place is None else cache.find(place.folder, place.name)
         # Programs do not tell why the kernel has refused cheaper ones. Only a compile finds out.
         if kept is not None and not (self.job.get("explains") and kept.way == PLAIN):
             try:
                 return self._load(kept)
             except ProbeRefused:
-                self._close_descriptors()  # a compile will tell what is wrong
-        compiled, answer = self._compile_and_load()
-        cache.keep(folder, name, compiled)
-        return answer
+                self.drop()  # a compile will tell what is wrong
+        return None
 
     def refuse_early(self) -> None:
         """Raises ProbeRefused for what needs no compile to be known."""
@@ -176,7 +182,7 @@ class Worker:
                     return compiled, self._load(compiled)
                 except ProbeRefused as refused:
                     why = _words_of_verifier(refused)
-                    self._close_descriptors()
+                    self.drop()
             compiled = compiler.compile(plain)
             return compiled, {**self._load(compiled), "cheaper_refused": why}
         finally:
@@ -285,7 +291,7 @@ class Worker:
             raise ProbeRefused("more than {} maps and programs in one probe".format(MAX_DESCRIPTORS))
         return len(self.descriptors) - 1
 
-    def _close_descriptors(self) -> None:
+    def drop(self) -> None:
         """Ends a failed attempt: it must not measure while the next one is made."""
         for fd in self.descriptors:
             os.close(fd)

@@ -65,6 +65,20 @@ def test_the_second_start_needs_no_compiler(tmp_path: Path, kept: Path, without_
         assert "BCC is not installed" in str(driver.ask(**load_command()).error)
 
 
+def test_the_second_start_needs_no_worker(tmp_path: Path, kept: Path) -> None:
+    nobody = str(tmp_path / "there-is-no-such-interpreter")
+    assert counted(kept, nobody) == CALLS
+    with Driver(PYTHON, "--keep-compiled", str(tmp_path / "empty"), "--worker-python", nobody) as driver:
+        assert "the compile worker cannot start" in str(driver.ask(**load_command()).error)
+
+
+def test_what_this_host_lacks_is_told_without_a_worker(tmp_path: Path) -> None:
+    command = load_command()
+    command["spec"] = {**command["spec"], "probe": {**command["spec"]["probe"], "module": "no_such_module"}}
+    with Driver(PYTHON, "--worker-python", str(tmp_path / "there-is-no-such-interpreter")) as driver:
+        assert "no_such_module" in str(driver.ask(**command).error)
+
+
 @pytest.mark.parametrize("change", [refused_by_the_kernel, of_maps_that_cannot_be])
 def test_what_cannot_be_loaded_is_compiled_again(
     kept: Path, without_bcc: str, change: Callable[[compiled.Compiled], compiled.Compiled]

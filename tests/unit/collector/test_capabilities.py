@@ -1,8 +1,10 @@
-"""What `doctor` says of the types of a kernel without BTF."""
+"""What `doctor` says of the types of a kernel without BTF, and how BCC is looked for."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,13 @@ def test_those_of_another_one_do_not_and_are_named(made: Path) -> None:
 
 def test_without_any(made: Path) -> None:
     assert capabilities._btf()["ok"] is False
+
+
+def test_this_interpreter_looks_for_bcc_without_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    assert capabilities.bcc(sys.executable, is_thorough=False)["why"]
+    with pytest.raises(AssertionError, match="a process was started"):
+        capabilities.bcc(sys.executable, is_thorough=True)

@@ -40,7 +40,7 @@ def attached(monkeypatch: pytest.MonkeyPatch, programs: list[dict[str, Any]], fa
         found, missing = one._programs(Compiled({}, {}, facts, {}, "btf", PLAIN, {}, {}, 0), {})
         return [program["name"] for program in found], missing
     finally:
-        one._close_descriptors()
+        one.drop()
 
 
 def test_what_this_kernel_does_without_is_neither_attached_nor_missing(monkeypatch: pytest.MonkeyPatch) -> None:

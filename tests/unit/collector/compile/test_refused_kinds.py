@@ -75,7 +75,7 @@ def test_only_programs_that_come_back_ask_whether_they_may(
     one: Any = worker.Worker({"spec": {"probe": {"modes": modes}, "programs": [], "knobs": knobs}})
     one._attach_one(None, {}, {"name": "began", **entry}, [{"point": "entry:f", "function": "on_call"}], False)
     assert asked == [one._coming_back.attach if comes_back else attach.attach_called]
-    one._close_descriptors()
+    one.drop()
 
 
 @pytest.mark.parametrize("types", ["made", "headers"])
