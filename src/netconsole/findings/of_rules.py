@@ -111,8 +111,10 @@ def _judged(
     None: it does not stand out.
     """
     tick = probe.timeline.tick
-    now = window.row.per_s(rule.value) or 0.0
-    rate = now if window.moves[-1].tick == tick else 0.0
+    newest = window.moves[-1]
+    # One packet alone is no rate, though an interval may be a little shorter than a second.
+    moves_now = newest.tick == tick and newest.likely > min(1.0, rule.over)
+    rate = (window.row.per_s(rule.value) or 0.0) if moves_now else 0.0
     at_once = rule.at_once if rule.at_once is not None else rule.over * (1 if rule.level == "!!" else AT_ONCE_FACTOR)
     if rate > rule.over and rate >= at_once:
         share = _share_pct(rule, window, packets, PAUSE, tick, SHORT)

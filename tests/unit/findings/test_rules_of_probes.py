@@ -61,7 +61,7 @@ def of_rate(
     moved: int,
     seconds: int,
     every_s: int = 1,
-    interval_s: int = 1,
+    interval_s: float = 1,
     more: int = 0,
 ) -> list[Incident]:
     """A row moves by so much each `every_s` seconds, for so many seconds, and by ``more`` in the first one."""
@@ -74,7 +74,7 @@ def of_rate(
         rows = [Row(labels=dict(labels), counts={value: Count(delta=delta, total=total)})] if delta else []
         stamp = played.stream.stamp(probe)
         played.stream.state.apply(
-            frames.Table(**stamp, name=table, interval_ns=interval_s * SECOND, full=False, rows=rows)
+            frames.Table(**stamp, name=table, interval_ns=int(interval_s * SECOND), full=False, rows=rows)
         )
         found = played.end()
     return found
@@ -116,6 +116,12 @@ def said(found: list[Incident], level: str | None, *words: str) -> None:
     assert [one.level for one in found] == ([] if level is None else [level]), [one.sentence for one in found]
     for one in found:
         assert all(word in one.sentence for word in words), one.sentence
+
+
+@pytest.mark.parametrize(("packets", "level"), [(1, None), (2, "!!")])
+def test_one_packet_alone_is_no_rate_however_short_the_interval(packets: int, level: str | None) -> None:
+    labels = {"device": "tap0", "netns": "host", "queue": 0, "qdisc": "pfifo_fast"}
+    said(of_rate("tx_queue_latency", "dropped", "count", labels, packets, AT_ONCE, interval_s=0.9), level)
 
 
 def of_one_reason(reason: str, moved: int, seconds: int, every_s: int = 1) -> list[Incident]:
