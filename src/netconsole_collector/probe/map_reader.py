@@ -80,6 +80,8 @@ SHORT_IDLE_INTERVALS = 10
 Short connections have a row each, by the hundred in a second.
 """
 _ALMOST_FULL = 0.9
+_AHEAD = 2
+"""For so many intervals there must be room for as many new rows as have come in this one: all idle ones may go for it."""
 
 Json = Dict[str, Any]
 
@@ -137,19 +139,26 @@ class MapReader:
         self._changing = labels.changing(column.shown_as for column in self._key.columns)
         self._changes: List[int] = []
         self._generation = 0
+        self._come = 0
+        """Rows that are new in this reading."""
         self.evicted = 0
         """Rows that went away."""
         self.evicted_first = 0
-        """Sum of the first value of the rows that went away, for the conservation check."""
+        """Sum of the first value of the rows that went away before the last reading, for the conservation check."""
+        self._leaving_first = 0
+        """The same of those that went away after it, and are still among its rows."""
 
     def read(self) -> List[MapRow]:
         """All rows. A key that has vanished counts as evicted: an LRU map evicts by itself."""
         self._generation += 1
+        self._come = 0
+        self.evicted_first += self._leaving_first
+        self._leaving_first = 0
         rows = [self._row(key, value) for key, value in self._map.items()]
         for key in [key for key, last in self._rows.items() if last.generation != self._generation]:
-            self._forget(key)
+            self.evicted_first += self._forget(key)
         # The rows of an array are always there: nothing could take their place, and the kernel refuses (EINVAL).
-        if len(self._rows) > _FULL * self._map.info.max_entries and not self._map.is_array:
+        if not self._map.is_array:
             self._evict_idle()
         return rows
 
@@ -157,6 +166,7 @@ class MapReader:
         last = self._rows.get(key)
         if last is None:
             last = self._rows[key] = _LastReading(self._labels_of(key), len(self.columns))
+            self._come += 1
         totals = self._sum(value)
         if isinstance(self._map, RowSets):
             deltas = self._map.deltas[key]
@@ -202,17 +212,25 @@ class MapReader:
 
     def _evict_idle(self) -> None:
         room = self._map.info.max_entries
-        least = IDLE_INTERVALS if len(self._rows) <= _ALMOST_FULL * room else SHORT_IDLE_INTERVALS
+        for_new = room - _AHEAD * self._come
+        if len(self._rows) > for_new:
+            least, enough = 1, min(for_new, _FULL * room)
+        elif len(self._rows) > _ALMOST_FULL * room:
+            least, enough = SHORT_IDLE_INTERVALS, _FULL * room
+        elif len(self._rows) > _FULL * room:
+            least, enough = IDLE_INTERVALS, 0
+        else:
+            return
         idle = [key for key, last in self._rows.items() if last.idle >= least]
         for key in sorted(idle, key=lambda one: -self._rows[one].idle):
-            if self._rows[key].idle < IDLE_INTERVALS and len(self._rows) <= _FULL * room:
+            if self._rows[key].idle < IDLE_INTERVALS and len(self._rows) <= enough:
                 return
             self._map.delete(key)
             if self._evicts is not None:
                 self._evicts(key)
-            self._forget(key)
+            self._leaving_first += self._forget(key)
 
-    def _forget(self, key: bytes) -> None:
-        last = self._rows.pop(key)
+    def _forget(self, key: bytes) -> int:
+        """Its first value, which is no row's any more."""
         self.evicted += 1
-        self.evicted_first += last.totals[0]
+        return self._rows.pop(key).totals[0]
