@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -129,8 +130,9 @@ class Fault:
                 self._stand(stack, one["at"], one["code"])
         if self.until:
             asks, shown = self.until
-            while shown not in self.run(asks):
-                pass  # the kernel tells of a carrier some time after it was lost
+            end = time.monotonic() + LIMIT_S
+            while shown not in (told := self.run(asks)):  # the kernel tells of a carrier some time after it was lost
+                assert time.monotonic() < end, told
 
     def run(self, line: str) -> str:
         """A command in the namespace that its first letter says; ``{b}`` in it is the name of another one."""
