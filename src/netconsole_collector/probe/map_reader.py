@@ -81,7 +81,7 @@ Short connections have a row each, by the hundred in a second.
 """
 _ALMOST_FULL = 0.9
 _AHEAD = 2
-"""For so many intervals there must be room for as many new rows as have come in this one: all idle ones may go for it."""
+"""For so many intervals there must be room for as many new rows as have come in this one: idle ones go for it."""
 
 Json = Dict[str, Any]
 

@@ -251,7 +251,7 @@ def test_a_row_that_goes_takes_its_packet_with_it(load: Load) -> None:
         host.drop(host.packet(Flow(), host.eth0), "XDP")
         host.rows("reason")
     assert set(host.rows("reason")) == {"XDP"}
-    for one in ("TCP_CSUM", "NO_SOCKET", "PKT_TOO_BIG"):
+    for one in ("XDP", "TCP_CSUM", "NO_SOCKET", "PKT_TOO_BIG"):
         host.drop(host.packet(Flow(), host.eth0), one)
     probe.read()
     assert set(examples(probe)) == {"XDP", "TCP_CSUM", "NO_SOCKET", "PKT_TOO_BIG"}
