@@ -29,6 +29,7 @@ class Started:
     above: str | None = None
     refusal: str = ""
     begun: list[tuple[str, Mode | str, Mapping[str, Scalar]]] = field(default_factory=list)
+    read: int = 0
     actions: tuple[()] = ()
     pinned: frozenset[str] = frozenset()
     lowered: tuple[()] = ()
@@ -45,6 +46,9 @@ class Started:
         done.set_result(None)
         return done
 
+    def is_read(self) -> None:
+        self.read += 1
+
     def governs(self, _probe: str) -> bool:
         return False
 
@@ -60,6 +64,16 @@ async def with_empty_panes(enforcer: Started) -> AsyncIterator[Running]:
         app.watched.enforcer = enforcer  # type: ignore[assignment]
         await one.press("0")  # a pane knows that it is empty when it was drawn once
         yield one
+
+
+async def test_the_governor_knows_when_somebody_looks_through_the_console() -> None:
+    enforcer = Started()
+    async with with_empty_panes(enforcer) as one:
+        before = enforcer.read
+        await one.play(2)
+        assert enforcer.read == before, "drawing by itself is not reading"
+        await one.press("4", "down")
+        assert enforcer.read > before
 
 
 async def test_an_empty_pane_says_what_enter_starts_and_enter_starts_it() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from functools import lru_cache
 
 UNKNOWN = "–"
 AT_LEAST = "≥"
@@ -190,8 +191,11 @@ def place(path: object, limit: int = 256) -> str:
 
 def width(text: str) -> int:
     """Terminal columns of a text from :func:`safe`: wide characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
+    return len(text) if text.isascii() else _columns(text)
+
+
+@lru_cache(maxsize=1024)
+def _columns(text: str) -> int:
     columns = 0
     for character in text:
         if unicodedata.combining(character):

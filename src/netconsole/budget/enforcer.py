@@ -70,6 +70,9 @@ class Enforcer:
         self._is_often = needs_windows(profile)
         """What the session was last told: whether to sample run times often."""
         self._over_per_packet = 0
+        self._was_read = False
+        self._read_until_s = float("-inf")
+        """Until then our own CPU time is that of somebody who looks through the console."""
         self._windows_ns: int | None = None
         """Length of all statistics windows that were used so far. While it does not grow, there are no new figures."""
         self._actions: list[BudgetAction] = []
@@ -95,6 +98,10 @@ class Enforcer:
         """Log an action that another part of the program took."""
         with self._lock:
             self._tell(action)
+
+    def is_read(self) -> None:
+        """Somebody looks through the console now: what that costs is no fault of what is measured."""
+        self._was_read = True
 
     @property
     def actions(self) -> Sequence[BudgetAction]:
@@ -181,7 +188,7 @@ class Enforcer:
             over = {one.name for one in spent if one.word == "over"}
             kb = spending.memory_kb(state)
             overheads: dict[Overhead, float | None] = {
-                "user_cpu_pct": spending.user_cpu_pct(state),
+                "user_cpu_pct": None if self._looks(at_s) else spending.user_cpu_pct(state),
                 "memory_mb": None if kb is None else kb / 1024,
             }
             windows_ns = _windows_ns(state)
@@ -207,6 +214,14 @@ class Enforcer:
                 self._carry_out(self._governor.observe(at_s, readings, overheads, may_raise=not awaits_figures))
             has_details = any(status in _MEASURING and mode == "details" for status, mode, _ in found.values())
             self._pace_sampling(at_s, samples, packets_per_s, has_details)
+
+    def _looks(self, at_s: float | None) -> bool:
+        """Whether somebody has looked through the console in the time of which our CPU time is the median."""
+        if at_s is None:
+            return False
+        if self._was_read:
+            self._was_read, self._read_until_s = False, at_s + spending.STEADY_INTERVALS
+        return at_s < self._read_until_s
 
     def _cpu_pct(self, probe: ProbeState) -> float | None:
         """What it costs; None until there is a figure since it is to be attached for another share of the time."""

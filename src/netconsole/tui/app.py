@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
 
+from textual import events
 from textual.binding import BindingType
 from textual.screen import Screen
 
@@ -143,6 +144,11 @@ class ConsoleApp(TerminalApp):
             watched.enforcer.on_action(partial(self._show_action, watched))
             for action in watched.enforcer.actions:
                 self._show_action(watched, action)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and self._front is not None and self._front.enforcer is not None:
+            self._front.enforcer.is_read()
+        await super().on_event(event)
 
     def own_pids(self) -> Sequence[int]:
         return self.session.pids() if isinstance(self.session, HasCollector) else ()

@@ -186,6 +186,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
             forecast_now=None,
             begin=begin,
             governs=lambda _: False,
+            is_read=int,
         )
         titles = {entry.name for entry in one.app.findable(one.app.screen)}
         assert f"Start {lacking}" in titles
@@ -204,7 +205,7 @@ async def test_a_probe_that_the_session_lacks_is_started_where_its_knobs_are() -
 async def test_an_empty_pane_opens_the_knobs_of_its_own_probe_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     session = PlayedSession(host(12))
     told = SimpleNamespace(actions=(), pinned=frozenset(), lowered=(), profile=PROFILE, forecast_now=None, begin=None)
-    told.on_action = lambda _: None
+    told.on_action, told.is_read = lambda _: None, int
     app = ConsoleApp(WatchedHost(session, PROFILE, load_all(), enforcer=told))  # type: ignore[arg-type]
     offered = ["flow_top", "host_path"]
     monkeypatch.setattr(app.watched, "startable", lambda: offered)

@@ -207,7 +207,7 @@ async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> Non
     told = SimpleNamespace(
         actions=(BudgetAction(0.0, "vhost_queues", "not started", because),), on_action=lambda _: None
     )
-    told.pinned, told.lowered, told.profile = frozenset(), (), PROFILE
+    told.pinned, told.lowered, told.profile, told.is_read = frozenset(), (), PROFILE, int
     session = PlayedSession(host(12))
     watched = WatchedHost(session, PROFILE, load_all([PROBE_DIRECTORY]), enforcer=told)  # type: ignore[arg-type]
     app = ConsoleApp(watched)

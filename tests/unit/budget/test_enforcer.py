@@ -12,6 +12,7 @@ import pytest
 
 from netconsole.budget import enforcer as enforcer_module
 from netconsole.budget.enforcer import Enforcer
+from netconsole.budget.governor import OVERHEAD_AFTER
 from netconsole.budget.sampling import OFTEN_S
 from netconsole.probes.catalogue import shipped
 from netconsole.profile import spending
@@ -284,6 +285,21 @@ def test_the_governor_is_told_of_memory_in_megabytes_of_1024_kb(monkeypatch: pyt
         monkeypatch.setattr(spending, "user_cpu_pct", lambda _, mb=mb: mb)
         session.second(0.1)
         assert seen[-1] == {"user_cpu_pct": mb, "memory_mb": mb}
+
+
+def test_whoever_looks_through_the_console_stops_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = replace(SUMMARY, budget=Budget(user_cpu_pct=5.0, action="stop"))
+    monkeypatch.setattr(spending, "user_cpu_pct", lambda _: 11.0)
+    session, enforcer = governed(profile)
+    for _ in range(3 * OVERHEAD_AFTER):
+        enforcer.is_read()
+        session.second(0.1)
+    for _ in range(spending.STEADY_INTERVALS - 1):  # the median is still of when it was read
+        session.second(0.1)
+    assert not session.done and not enforcer.actions
+    for _ in range(OVERHEAD_AFTER + 1):
+        session.second(0.1)
+    assert session.done, "without a reader it is what is measured that costs too much"
 
 
 def test_what_was_refused_is_asked_for_again() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
 
@@ -81,6 +81,9 @@ class Scene:
     """Losses of the kernel's own counters against what probes saw."""
     verdicts: Mapping[RowName, RowVerdict] = field(default_factory=dict)
     """The state of each row of which a finding speaks: the row has at least that, wherever it is shown."""
+
+    made: dict[Hashable, object] = field(default_factory=dict)
+    """What was made of it already: several parts of a picture need the same."""
 
     def level(self, usual: str, row: Subject) -> str:
         """The level of a row by itself, or that of its worst finding, if that is worse."""

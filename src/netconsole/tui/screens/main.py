@@ -65,6 +65,7 @@ class MainScreen(Screen[None]):
         self._missing = False
         self._strip_lines = 0
         self._strip_needed_s = 0.0
+        self._will_redraw = False
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
@@ -196,10 +197,12 @@ class MainScreen(Screen[None]):
 
     async def action_pane(self, name: str) -> None:
         self.say("")
+        is_new = name not in self.views
         with self.app.batch_update():  # no picture of rows as old as the pane was last in front
             await self.show_pane(name)
             await self.app.run_action("redraw")
-        self._redraw()  # a new pane knows its size only now
+        if is_new:
+            self._redraw()  # it knows its size only now
 
     def action_next_table(self, step: int) -> None:
         view = self.view
@@ -329,7 +332,14 @@ class MainScreen(Screen[None]):
         self.view.lay_out(width, height - (edge if small else edge + self._strip_lines))
 
     def _redraw(self) -> None:
-        self.app.call_later(self.app.run_action, "redraw")
+        """Draws anew soon: once, however many ask for it."""
+        if not self._will_redraw:
+            self._will_redraw = True
+            self.app.call_later(self._redraw_now)
+
+    async def _redraw_now(self) -> None:
+        self._will_redraw = False
+        await self.app.run_action("redraw")
 
     def _footer(self) -> None:
         width, height = self.size

@@ -102,9 +102,9 @@ class PaneView(Vertical):
         if not is_of_topic or self._has_turned or not self.one_at_a_time or self.maximised:
             return False
         here = next((placed for placed in tabs if placed.block.name == self.active), None)
-        if here is None or here.block.rows(scene):
+        if here is None or here.block.rows_of(scene):
             return False
-        filled = [placed for placed in tabs if placed.block.rows(scene)]
+        filled = [placed for placed in tabs if placed.block.rows_of(scene)]
         marked = table_levels(scene, filled)
         filled.sort(key=lambda placed: RANK[marked[placed.block.name]] if placed.block.name in marked else len(RANK))
         if filled:
@@ -133,7 +133,7 @@ class PaneView(Vertical):
         for placed, table in self.tables_shown():
             block = placed.block
             table.columns = block.columns_of(scene)
-            rows = block.rows(scene)
+            rows = block.rows_of(scene)
             wanted.append(len(rows) + TITLE_AND_HEADS)
             table.show(rows, now_s, block.title(scene), block.note(scene))
         if self.answer_first and len(wanted) > 1:
@@ -176,7 +176,7 @@ def _levels_in(scene: Scene, block: Block) -> list[Level]:
     of_probe = {row: known.level for row, known in scene.verdicts.items() if row[0] == block.probe}
     if not of_probe or block.name.startswith(f"{block.probe}-"):
         return [level for (probe, _, name, _), level in of_probe.items() if block.name == f"{probe}-{name}"]
-    return [level for row in block.rows(scene) if (level := of_probe.get(cast(Subject, row.key)))]
+    return [level for row in block.rows_of(scene) if (level := of_probe.get(cast(Subject, row.key)))]
 
 
 def _mark(level: Level | None) -> list[Piece]:

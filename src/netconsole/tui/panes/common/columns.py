@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ from netconsole.base import figure
 from netconsole.telemetry.example import flow_text
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import HistogramState, RowState
+from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.baseline_cells import NS_PER_PERCENT
 from netconsole.tui.panes.common.states import RowStatus
@@ -40,6 +40,8 @@ class Shown:
     times: HistogramState | None = None
     """How long its things take."""
     status: RowStatus | None = None
+    key: RowKey | None = field(default=None, kw_only=True)
+    """Of the row, where it is known."""
 
     @property
     def state(self) -> ProbeState | None:
@@ -62,7 +64,7 @@ class Shown:
     def subject(self) -> Subject:
         """What the row is known by."""
         if self.row is not None:
-            return Subject(self.probe, "table", self.name, self.row.key)
+            return Subject(self.probe, "table", self.name, self.row.key if self.key is None else self.key)
         return Subject(self.probe, "histogram", self.name, self.times.key if self.times is not None else ())
 
     def per_s(self, name: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from netconsole.base import figure
 from netconsole.base.timestamps import clock
@@ -103,6 +104,12 @@ class Block:
     has_news: bool = False
     """Whether new rows are put where they rank at once (:class:`netconsole.tui.widgets.linetable.StableOrder`)."""
 
+    def rows_of(self, scene: Scene) -> list[TableRow]:
+        """Its rows, made once for a picture: tables, tabs and marks ask for them."""
+        if id(self) not in scene.made:  # the overview has a block of the same name
+            scene.made[id(self)] = self.rows(scene)
+        return cast(list[TableRow], scene.made[id(self)])
+
     def columns_of(self, scene: Scene) -> tuple[TableColumn, ...]:
         """The columns, and before the trend those of the baseline while there is one."""
         if scene.comparison is None or self.probe is None:
@@ -164,16 +171,16 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     table = state.tables.get(name) if state else None
     if state is None or table is None:
         return []
-    rows: Iterable[RowState] = table.rows.values()
+    rows: Iterable[tuple[RowKey, RowState]] = table.rows.items()
     if brief:
         since_ns = (scene.state.sources[state.source].closed_wall_ns or 0) - QUIET_AFTER_NS
-        rows = [row for row in rows if row.moving or row.last_active_ns >= since_ns or not row.counts]
+        rows = [one for one in rows if one[1].moving or one[1].last_active_ns >= since_ns or not one[1].counts]
     table_is = (probe, "table", name)
     marks = {row[3]: known.level for row, known in scene.verdicts.items() if row[:3] == table_is}
-    ranked = sorted(rows, key=lambda row: _worth(row, spec.sort, marks))
+    ranked = sorted(rows, key=lambda one: _worth(one[0], one[1], spec.sort, marks))
     hidden = [_label_column(spec.label(label)) for label in spec.labels if label not in (spec.columns or spec.labels)]
     columns = [*_table_columns(spec), *hidden]  # which are searched, too
-    return [Shown(scene, probe, name, row).line(columns, spec.sort) for row in ranked[:MAX_ROWS]]
+    return [Shown(scene, probe, name, row, key=key).line(columns, spec.sort) for key, row in ranked[:MAX_ROWS]]
 
 
 def row_class(at: Shown) -> Cell:
@@ -350,10 +357,10 @@ def _head(name: str) -> str:
     return " ".join(_SHORT.get(word, word) for word in words)
 
 
-def _worth(row: RowState, value: str, marks: Mapping[RowKey, str]) -> tuple[float, ...]:
+def _worth(key: RowKey, row: RowState, value: str, marks: Mapping[RowKey, str]) -> tuple[float, ...]:
     """What proves an incident first, then what moves; of these what nobody wants, then by rate and total."""
-    rank = URGENCY[marks.get(row.key, "off") if marks else "off"]
-    if any(count.delta for count in row.counts.values()):
+    rank = URGENCY[marks.get(key, "off")]
+    if row.moving and any(count.delta for count in row.counts.values()):
         rank = min(rank, URGENCY[CLASS_LEVELS.get(str(row.labels.get("class")), "ok")])
     others = sum(count.total for count in row.counts.values())
     return rank, -(row.per_s(value) or 0.0), -(row.total(value) or 0), -others

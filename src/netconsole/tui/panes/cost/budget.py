@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from netconsole.base import figure
 from netconsole.profile.spending import (
     MIN_PACKETS_PER_S,
@@ -46,9 +48,16 @@ _UNITS: dict[Limit, str] = {
 }
 
 
+def spent(scene: Scene) -> list[Spending]:
+    """Each cost and its limit."""
+    if "spent" not in scene.made:
+        scene.made["spent"] = spendings(scene.state, scene.profile.budget)
+    return cast(list[Spending], scene.made["spent"])
+
+
 def verdict(scene: Scene) -> str:
     """ok, near or over the tightest limit of the budget; ``no budget`` without one, ``starting`` at first."""
-    word = worst(spendings(scene.state, scene.profile.budget))
+    word = worst(spent(scene))
     if word == "no limit":
         return "no budget"
     return "starting" if _is_starting(scene) else word
@@ -79,7 +88,7 @@ def shortest_headline(scene: Scene) -> list[Piece]:
 
 def strip(scene: Scene) -> list[list[Piece]]:
     """What deserves a word now, each a group: a limit that is near or over, the worst first; what was lost."""
-    found = [] if _is_starting(scene) else spendings(scene.state, scene.profile.budget)
+    found = [] if _is_starting(scene) else spent(scene)
     ledger = scene.state.ledger_totals()
     missed = {"samples lost": ledger.get("lost", 0), "not counted": _uncounted(ledger)}
     groups = [_group(scene, one) for word in ("over", "near") for one in found if one.word == word]
@@ -119,7 +128,7 @@ def rows(scene: Scene) -> list[TableRow]:
         "memory_mb": _ours(scene),
         "events_per_s": "samples sent by the probes",
     }
-    made = [_row(scene, one, notes[one.name]) for one in spendings(state, scene.profile.budget)]
+    made = [_row(scene, one, notes[one.name]) for one in spent(scene)]
     lost, suppressed = figure.number(ledger.get("lost", 0)), figure.number(ledger.get("suppressed", 0))
     return [
         *made,

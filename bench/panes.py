@@ -1,0 +1,98 @@
+"""Measures what it costs to read the console: its CPU while all panes are gone through, one a second.
+
+A made-up host of 50 VMs with four queues each, links, sockets and drops. It rests on the overview; then all panes are
+opened, then gone through again. ``--against DIR`` does the same in another checkout, in pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT))
+
+from bench.console import _cpu, _environment, read_for  # noqa: E402
+from tests.support.fake_collector import Scenario  # noqa: E402
+from tests.support.terminal_process import TerminalProcess  # noqa: E402
+from tests.support.tui import scenes  # noqa: E402
+from tests.support.tui.vhost_scenes import Host  # noqa: E402
+
+VMS, QUEUES, BUSY = 50, 4, 80
+IDLE_ROWS = 500
+KEYS = "1234567890d"
+CYCLE = 11
+PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")
+SETTLE_S = 6.0
+
+
+def crowd(cycle: int = CYCLE) -> Scenario:
+    """The frames of the host, for ever."""
+    whole = scenes.attached(Scenario(), real=True)
+    for probe in PROBES:
+        whole.status(probe)
+    host = Host(VMS, QUEUES)
+    host.scenario.lines = []
+    first, again = Scenario(), Scenario()
+    for tick in range(cycle):
+        lines = first if tick == 0 else again
+        scenes.interval(lines, tick, rows=IDLE_ROWS if tick == 0 else 0)
+        del lines.lines[-1]
+        lines.lines += host.interval(set(host.places[:BUSY])).lines
+    whole.lines += first.lines
+    return whole.do("repeat", times=0, lines=again.lines)
+
+
+def spent_pct(checkout: Path, home: Path, size: tuple[int, int], rounds: int) -> tuple[float, float, float]:
+    """CPU of the console in % of a core: at rest, in the first round through the panes, and in those after it."""
+    scenario, environment = home / f"{checkout.name}.jsonl", {**_environment(home), "PYTHONPATH": str(checkout / "src")}
+    subprocess.run([sys.executable, str(checkout / "bench" / "panes.py"), "--make", str(scenario)], check=True)
+    play = checkout / "tests" / "support" / "tui" / "run_console.py"
+    with TerminalProcess((sys.executable, str(play), str(scenario)), environment, *size) as process:
+        process.until_text("tun_net_xmit")
+        read_for(process, SETTLE_S)
+        rest = _spent_in(process, len(KEYS), "")
+        return rest, _spent_in(process, len(KEYS), KEYS), _spent_in(process, rounds * len(KEYS), KEYS)
+
+
+def _spent_in(process: TerminalProcess, seconds: int, keys: str) -> float:
+    """Its CPU while a key is pressed every second."""
+    before, began_s = _cpu((process.pid,)), time.monotonic()
+    for second in range(seconds):
+        if keys:
+            process.press(keys[(second + 1) % len(keys)])
+        read_for(process, began_s + second + 1 - time.monotonic())
+    return 100 * (_cpu((process.pid,)) - before) / seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", type=Path, help="another checkout that has this script, to compare with")
+    parser.add_argument("--rounds", type=int, default=3, help="through all panes, in each run (default 3)")
+    parser.add_argument("--pairs", type=int, default=1)
+    parser.add_argument("--size", default="80x24")
+    parser.add_argument("--make", type=Path, help="write the frames of the host to this file, and end")
+    options = parser.parse_args()
+    if options.make is not None:
+        crowd().save(options.make)
+        return
+    columns, _, lines = options.size.partition("x")
+    checkouts = [CHECKOUT, *([options.against.resolve()] if options.against else [])]
+    found: dict[Path, list[tuple[float, float, float]]] = {checkout: [] for checkout in checkouts}
+    with tempfile.TemporaryDirectory() as directory:
+        for _ in range(options.pairs):
+            for checkout in checkouts:
+                found[checkout].append(spent_pct(checkout, Path(directory), (int(columns), int(lines)), options.rounds))
+    print(f"{options.size}, % of a core: at rest; more while panes are opened; more in {options.rounds} rounds after")
+    for checkout, runs in found.items():
+        rest, opened, after = (statistics.median(column) for column in zip(*runs, strict=True))
+        print(f"  {checkout}: {rest:.2f}, {opened - rest:.2f}, {after - rest:.2f}")
+
+
+if __name__ == "__main__":
+    main()
