@@ -60,7 +60,10 @@ def text() -> str:
 
 
 def _commands(group: click.Group, path: str) -> Iterator[str]:
-    for name, command in sorted(group.commands.items()):
+    of_group = click.Context(group)
+    for name in sorted(group.list_commands(of_group)):
+        command = group.get_command(of_group, name)
+        assert command is not None
         context = click.Context(command, info_name=f"{path} {name}")
         usage = " ".join(command.collect_usage_pieces(context))
         yield f".SS {_plain(f'{path} {name} {usage}')}"

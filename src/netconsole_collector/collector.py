@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from netconsole_collector import VERSION, capabilities, commands
 from netconsole_collector.commands import BadCommand
 from netconsole_collector.compile import kept_programs, received_programs
+from netconsole_collector.compile.refused import TRY_PLAIN
 from netconsole_collector.frame_writer import FrameWriter, ReaderGone
 from netconsole_collector.host import host
 from netconsole_collector.kernel import heap
@@ -344,6 +345,8 @@ class Collector:
 
     def _ask_whole(self, command: Json) -> bool:
         self._whole.append(command["id"])
+        if command.get("at_once"):
+            self._next_ns = min(self._next_ns, mono_ns())
         return False
 
     def _ask(self, command: Json) -> bool:
@@ -434,7 +437,7 @@ class Collector:
         if answer["ok"]:
             self._accept(load, answer)
         elif not answer.get("plain", True) and load.command.get("has_plain"):
-            self._reply(load.id, received_programs.TRY_PLAIN)
+            self._reply(load.id, TRY_PLAIN)
         else:
             self._refuse(load, answer)
 

@@ -19,7 +19,7 @@ from netconsole.host.door import collector_for_session
 from netconsole.telemetry import frames
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.tables import RowKey, row_key
-from netconsole_collector.compile.received_programs import TRY_PLAIN
+from netconsole_collector.compile.refused import TRY_PLAIN
 
 LIMIT_S = 60.0
 """How long to wait for an answer, such as that a probe is attached."""

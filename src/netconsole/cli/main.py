@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated
 
 import click
@@ -19,7 +20,7 @@ import typer
 from netconsole.base.checker import close
 from netconsole.base.errors import BadInput, HostLost, Unable
 from netconsole.base.figure import safe
-from netconsole.cli import calibrate, compare, measure, record, replay, vm
+from netconsole.cli import measure
 from netconsole.cli.help import HelpfulCommand, HelpfulGroup
 from netconsole.cli.options import (
     BAD_USAGE,
@@ -35,27 +36,51 @@ from netconsole.cli.options import (
     only_one,
     print_json,
 )
-from netconsole.cli.ping import ping_app
-from netconsole.cli.probes import probes_app, types_app
-from netconsole.cli.profiles import profiles_app
 from netconsole.host import machine
 
 COMPLETE = "_NETCONSOLE_COMPLETE"
 """What a shell sets to ask for completions, as Click and Typer name it."""
 
-app = typer.Typer(cls=HelpfulGroup, help="Shows live where a virtualisation host loses or delays packets.", **SETTINGS)
+_COMMANDS = {
+    "probes": ("probes", "probes_app"), "profiles": ("profiles", "profiles_app"),
+    "baseline": ("compare", "baseline_app"), "ping": ("ping", "ping_app"), "types": ("probes", "types_app"),
+    "compare": ("compare", "compare"), "record": ("record", "record"), "replay": ("replay", "replay"),
+    "calibrate": ("calibrate", "calibrate"), "snapshot": ("measure", "snapshot"), "vm": ("vm", "vm"),
+    "doctor": ("main", "doctor"),
+}  # fmt: skip
+"""Each one's module in this package, and its name there."""
+_HELPFUL = ("record", "snapshot", "vm")
+"""Those whose options stand in groups."""
+
+
+class _CommandGroup(HelpfulGroup):
+    """Imports a command when it is asked for: all of them together take longer than most of them run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+            self.commands[cmd_name] = _command(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+def _command(name: str) -> click.Command:
+    module, attribute = _COMMANDS[name]
+    found = getattr(import_module(f"netconsole.cli.{module}"), attribute)
+    alone = typer.Typer(**SETTINGS)
+    alone.callback()(lambda: None)  # without it Typer makes no group of a single command
+    if isinstance(found, typer.Typer):
+        alone.add_typer(found, name=name)
+    else:
+        alone.command(name, cls=HelpfulCommand if name in _HELPFUL else None)(found)
+    group = typer.main.get_command(alone)
+    assert isinstance(group, click.Group)
+    return group.commands[name]
+
+
+app = typer.Typer(cls=_CommandGroup, help="Shows live where a virtualisation host loses or delays packets.", **SETTINGS)
 app.callback(invoke_without_command=True)(measure.console)
-app.add_typer(probes_app, name="probes")
-app.add_typer(profiles_app, name="profiles")
-app.add_typer(compare.baseline_app, name="baseline")
-app.add_typer(ping_app, name="ping")
-app.add_typer(types_app, name="types")
-app.command()(compare.compare)
-app.command(cls=HelpfulCommand)(record.record)
-app.command()(replay.replay)
-app.command()(calibrate.calibrate)
-app.command(cls=HelpfulCommand)(measure.snapshot)
-app.command(cls=HelpfulCommand)(vm.vm)
 
 
 def main() -> None:
@@ -101,11 +126,10 @@ def run(arguments: Sequence[str]) -> int:
 
 @functools.cache
 def _commands() -> click.Command:
-    """All of them, with their options: what takes longest of a short command."""
+    """The console's options, and the names of all commands."""
     return typer.main.get_command(app)
 
 
-@app.command()
 def doctor(
     as_json: JsonOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every attach point of every probe.")] = False,
@@ -166,7 +190,7 @@ def usage_line(error: click.ClickException) -> str:
         known = sorted({option for one in context.command.get_params(context) for option in one.opts})
         return f'unknown option "{safe(error.option_name, 40)}"{_close(error.option_name, known)} {hint}'
     if context is not None and isinstance(context.command, click.Group):
-        commands = sorted(context.command.commands)
+        commands = sorted(context.command.list_commands(context))
         unknown = _NO_COMMAND.match(error.message)
         if unknown is not None:
             return f'unknown command "{safe(unknown[1], 40)}"{_close(unknown[1], commands)} {hint}'

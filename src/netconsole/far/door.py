@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from netconsole.base import paths
 from netconsole.base.errors import Unable
 from netconsole.far import address
-from netconsole.far.compiling import FarCompiler, cannot_compile_for
 from netconsole.far.host import THIS_HOST, AnyHost, FarHost
 from netconsole.far.kernels import KernelStore
 from netconsole.far.ssh import SshLine
@@ -54,6 +53,8 @@ class Approach:
 
 
 def _enter(host: FarHost, modules: Sequence[str], may_ask: bool) -> None:
+    from netconsole.far.compiling import FarCompiler, cannot_compile_for  # late: only a far host needs it
+
     store = KernelStore(paths.user_cache() / "kernels")
     about, contents = host.visit(modules, lambda found: [] if cannot_compile_for(found) else store.lacking(found.files))
     if about.lockdown == _LOCKED:

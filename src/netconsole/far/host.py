@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -18,9 +17,11 @@ from netconsole.base.paths import COLLECTOR, measuring_command, program_command
 from netconsole.far import archive, troubles
 from netconsole.far.about import MAX_FILES_BYTES, About, Sudo
 from netconsole.far.address import Address
-from netconsole.far.compiling import FarCompiler
 from netconsole.far.program import Gone, Launch, ProgramProcess
 from netconsole.far.ssh import SshLine
+
+if TYPE_CHECKING:  # all of the compiler's side, which this machine's console does without
+    from netconsole.far.compiling import FarCompiler
 
 ABOUT = "netconsole_collector.about"
 MAX_ABOUT_BYTES = 1 << 20
@@ -145,6 +146,8 @@ class FarHost:
             raise troubles.NeedsAnswer(
                 f"{self.address}: sudo on the host asks for a password, and there is no terminal to type one"
             )
+        import getpass
+
         for attempt in range(_ATTEMPTS):
             again = "wrong; " if attempt else ""
             password = getpass.getpass(f"netconsole: {again}password of sudo on {self.address.host}: ")

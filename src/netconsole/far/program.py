@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from netconsole.far import archive
+from netconsole.far import archive, child
 
 GRACE_S = 1.0
 """How long a program may take to end after its standard input was closed."""
@@ -67,15 +67,7 @@ class ProgramProcess:
         self._ended = threading.Event()
         self._outbox: queue.Queue[bytes | None] = queue.Queue(_QUEUED)
         try:
-            self._process = subprocess.Popen(
-                list(launch.command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-                env=None if environment is None else dict(environment),
-            )
+            self._process = child.start(launch.command, environment)
         except OSError as error:
             raise Gone(f"cannot start {what} {launch.command[0]}: {error.strerror}") from None
         self._listener = threading.Thread(target=self._listen, name="program-stderr", daemon=True)

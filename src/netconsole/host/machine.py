@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from netconsole.far import child
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.sources.machine import busy_and_all_ms
 
@@ -44,7 +45,7 @@ def before_pct() -> float | None:
         busy, all_of_it = (
             now - then for now, then in zip(busy_and_all_ms(_before.host), _before.machine_ms, strict=True)
         )
-        own_ms = (time.process_time() - _before.own_s) * 1000
+        own_ms = (time.process_time() - _before.own_s + child.early_cpu_s()) * 1000
         if all_of_it >= LEAST_MS:
             _before.busy_pct = 100 * max(0.0, busy - own_ms) / all_of_it
     return _before.busy_pct

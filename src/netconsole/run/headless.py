@@ -54,7 +54,7 @@ def measure(live: LiveRun, duration_s: float, note: str | None = None) -> Snapsh
             raise Interrupted("ended while the probes were starting")
         # Begin and end with whole intervals, so that everything in between is counted exactly. Begin and end with a
         # reading of everything, or what is read less often would have losses of before, and lack the last ones.
-        _next_interval(session, stop, interval_s, _read_whole(session))
+        _next_interval(session, stop, interval_s, _read_whole(session, at_once=True))
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
         _say_refused(session, manifests)
@@ -186,8 +186,8 @@ def _say_refused(session: Session, manifests: Mapping[str, Manifest]) -> bool:
     return any(own or every)
 
 
-def _read_whole(session: Session) -> Event | None:
-    return session.read_whole() if isinstance(session, ReadsWhole) else None
+def _read_whole(session: Session, at_once: bool = False) -> Event | None:
+    return session.read_whole(at_once) if isinstance(session, ReadsWhole) else None
 
 
 def _is_set(read: Event | None) -> bool:

@@ -11,7 +11,7 @@ from netconsole.session.far_line import FarLine
 from netconsole.telemetry import frames
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import CommandError
-from netconsole_collector.compile.received_programs import TRY_PLAIN
+from netconsole_collector.compile.refused import TRY_PLAIN
 
 SELDOM_WINDOW_MS, SELDOM_EVERY_MS = 200, 5000
 """When the kernel's run-time statistics are on by default: 200 ms every 5 s."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
-from netconsole.far.compiling import FarCompiler
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import CommandError
-from netconsole_collector.compile.received_programs import TRY_PLAIN
+from netconsole_collector.compile.refused import TRY_PLAIN
+
+if TYPE_CHECKING:
+    from netconsole.far.compiling import FarCompiler
 
 
 def load(

@@ -193,9 +193,9 @@ class LiveSession:
             return done
         return self._ask_to_load(request, why)
 
-    def read_whole(self) -> threading.Event:
+    def read_whole(self, at_once: bool = False) -> threading.Event:
         done = threading.Event()
-        self._ask({"command": "read_whole"}, None).add_done_callback(lambda _: done.set())
+        self._ask({"command": "read_whole", "at_once": at_once}, None).add_done_callback(lambda _: done.set())
         return done
 
     def sample_often(self, is_often: bool) -> None:

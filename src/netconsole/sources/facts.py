@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from netconsole.base.fact_keys import FactData, FactValue, key
 from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import door
 from netconsole.host.collector_process import Unanswered
+from netconsole.sources.tc_message import tcmsg
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.facts.tc import GET_FILTER, MAX_FILTERS
 from netconsole_collector.sources.netlink_messages import whole

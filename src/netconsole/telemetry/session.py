@@ -162,8 +162,11 @@ class Sink(Protocol):
 class ReadsWhole(Protocol):
     """A session with sources of which some are read less often than others."""
 
-    def read_whole(self) -> Event:
-        """Read everything once in the next interval. Set when that was delivered."""
+    def read_whole(self, at_once: bool = False) -> Event:
+        """Read everything once in the next interval. Set when that was delivered.
+
+        ``at_once``: the current interval ends now.
+        """
 
 
 @runtime_checkable

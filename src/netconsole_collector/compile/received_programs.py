@@ -13,9 +13,6 @@ from netconsole_collector.compile.job import with_descriptors
 from netconsole_collector.compile.refused import ProbeRefused
 from netconsole_collector.compile.worker import Worker
 
-TRY_PLAIN = "the kernel refuses BTF-typed programs"
-"""The reply to a load with "has_plain": whoever has compiled is to send plain programs (worker.py)."""
-
 Json = Dict[str, Any]
 
 

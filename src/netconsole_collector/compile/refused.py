@@ -5,6 +5,8 @@ from typing import Any, Dict, List, Optional
 NO_PERMISSION = "no permission to make BPF maps"
 NOT_LOADED = "the kernel module {} is not loaded"
 BCC_HELP = "install the distribution's package: python3-bpfcc (Debian, Ubuntu), python3-bcc (Fedora, RHEL, SUSE)"
+TRY_PLAIN = "the kernel refuses BTF-typed programs"
+"""The reply to a load with "has_plain": whoever has compiled is to send plain programs (worker.py)."""
 _PRIVILEGES_HELP = "run netconsole as root (sudo), or with CAP_BPF and CAP_PERFMON"
 
 

@@ -53,6 +53,16 @@ def test_a_source_is_read_in_every_interval_and_ends_when_it_is_unloaded() -> No
         assert load(driver, "softnet", spec).ok, "it may be started again"
 
 
+def test_who_reads_everything_at_once_waits_for_no_interval() -> None:
+    with Driver(PYTHON, "--compiled-elsewhere") as driver:
+        driver.ask(command="interval", ms=60_000)
+        assert load(driver, "softnet", dict(shipped("softnet").raw)).ok
+        assert driver.ask(command="read_whole", at_once=True).ok
+        end = driver.seen[-2]
+        assert isinstance(end, frames.Cost) and end.interval_ns < 60e9
+        assert of(frames.Table, driver.seen, "softnet")
+
+
 def test_one_that_hangs_delays_no_interval_and_the_end_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = f"exec({HANGS!r}); from netconsole_collector.__main__"
     start = collector_driver.START.replace("from netconsole_collector.__main__", before)

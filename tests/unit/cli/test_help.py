@@ -21,7 +21,12 @@ def test_every_command_is_listed_whole_and_once(told: str) -> None:
     command = typer.main.get_command(app)
     assert isinstance(command, click.Group)
     listed = told.partition("Options:")[0]
-    for name, one in command.commands.items():
+    context = click.Context(command)
+    names = command.list_commands(context)
+    assert names
+    for name in names:
+        one = command.get_command(context, name)
+        assert one is not None
         lines = [line for line in listed.splitlines() if line.startswith(f"  {name} ")]
         assert len(lines) == 1 and not lines[0].endswith("..."), name
         assert (one.help or "").split()[0] in lines[0]

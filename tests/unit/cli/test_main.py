@@ -197,6 +197,14 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert not heavy & set(done.stderr.split())
 
 
+def test_a_command_imports_no_other_command() -> None:
+    code = "import sys; from netconsole.cli import main; main.run(['profiles']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others = {f"netconsole.cli.{name}" for name in ("calibrate", "compare", "ping", "probes", "record", "vm")}
+    only_far = {"netconsole.far.compiling", "netconsole_collector.compile.worker"}
+    assert not (others | only_far) & set(done.stderr.split())
+
+
 def test_the_console_needs_no_heavy_library_but_textual() -> None:
     modules = "netconsole.session.live, netconsole.findings.incidents, netconsole.cli.main"
     code = f"import sys; import {modules}; print(*sys.modules)"

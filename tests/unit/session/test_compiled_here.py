@@ -15,7 +15,7 @@ from netconsole.far.program import Launch
 from netconsole.session.live import LiveSession
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import CommandError
-from netconsole_collector.compile.received_programs import TRY_PLAIN
+from netconsole_collector.compile.refused import TRY_PLAIN
 from tests.support.fake_collector import Scenario
 from tests.support.session_news import SessionNews
 
