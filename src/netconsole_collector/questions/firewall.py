@@ -5,7 +5,8 @@ like the latest one cannot match are left out (`rule_match.py`).
 `family`, `table`, `chain`, `handle`, `rule`: of the rule that dropped (`rule` as nft writes it, null without nft).
 `is_policy`: it is the policy of the chain. `remains`: it is not proved yet. Either it alone has no counter, and no
 counter has moved: so it is it if packets were dropped meanwhile. Or its counter moved, by `counted_per_s`, and others
-may have dropped, too: so it is it if not many more were lost. `moved`: how many rules that drop have counted meanwhile.
+may have dropped, too: so it is it if not many more were lost. Where all count and none moves, it is the only one that
+has ever dropped. `moved`: how many rules that drop have counted meanwhile.
 `rules`: how many there are, `uncounted`: how many of them have no counter. `policies`: chains whose policy drops.
 """
 
@@ -30,7 +31,7 @@ HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 
 _DROP, _JUMP, _GOTO = 0, -3, -4
 _READINGS, _PAUSE_S = 4, 0.25
 _NFT = ("/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft")
-_NFT_S = 1.0
+_NFT_S = 5.0
 _MAX_RULE = 200
 _COUNTER = re.compile(r"\bcounter (packets [0-9]+ bytes [0-9]+ )?")
 """In the text of a rule: what it has counted says nothing of what it does."""
@@ -46,7 +47,7 @@ class _Base(NamedTuple):
     drops: bool
 
 
-class _Rule(NamedTuple):
+class CountedRule(NamedTuple):
     """``packets``: None without a counter of what it drops. ``jumps_by_map``: to chains that its map names."""
 
     chain: _Chain
@@ -77,7 +78,8 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
         before = {(one.chain, one.handle): one for one in _dropping(netlink, reached, packet)}
         unlike = len(_dropping(netlink, reached, {})) - len(before)
         began = time.monotonic()
-        moved: List[_Rule] = []
+        moved: List[CountedRule] = []
+        now = list(before.values())
         for _ in range(_READINGS):
             time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
             now = _dropping(netlink, reached, packet)
@@ -90,17 +92,25 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
     uncounted = [one for one in before.values() if one.packets is None]
     found: Json = {"moved": len(moved), "rules": len(before), "uncounted": len(uncounted), "policies": len(policies)}
     found.update(dict.fromkeys(("family", "table", "chain", "handle", "rule")), is_policy=False)
-    silent: List[Union[_Rule, _Chain]] = [*uncounted, *policies]  # no counter of theirs could have moved
+    silent: List[Union[CountedRule, _Chain]] = [*uncounted, *policies]  # no counter of theirs could have moved
     one = moved[0] if len(moved) == 1 else silent[0] if not moved and len(silent) == 1 else None
     others = len(silent) + unlike if moved else len(before) + len(policies) - 1
+    if not moved and not silent:
+        one, others = only_one(now), 0
     found.update(
         remains=one is not None and others > 0, counted_per_s=_counted(before, moved[0]) / seconds if moved else 0
     )
-    if isinstance(one, _Rule):
+    if isinstance(one, CountedRule):
         found.update(_where(one.chain), handle=one.handle, rule=_as_text(one))
     elif one is not None:
         found.update(_where(one), is_policy=True)
     return found
+
+
+def only_one(rules: List[CountedRule]) -> Optional[CountedRule]:
+    """The only one that has ever dropped, of rules that all count: for when nothing is dropped any more."""
+    known = [one for one in rules if one.packets]
+    return known[0] if len(known) == 1 else None
 
 
 def _where(chain: _Chain) -> Json:
@@ -109,7 +119,7 @@ def _where(chain: _Chain) -> Json:
     return {"family": FAMILIES.get(chain[0], str(chain[0])), "table": table, "chain": name}
 
 
-def _counted(before: Dict[Tuple[_Chain, int], _Rule], now: _Rule) -> int:
+def _counted(before: Dict[Tuple[_Chain, int], CountedRule], now: CountedRule) -> int:
     """What a rule has counted since the first reading."""
     known = before.get((now.chain, now.handle))
     return max(0, (now.packets or 0) - ((known.packets or 0) if known is not None else 0))
@@ -149,11 +159,11 @@ def _bases(netlink: Netlink) -> Iterator[Tuple[_Chain, _Base]]:
         yield chain, _Base(_whole(hook.get(1)), _name(hook.get(3)), values.get(5) == bytes(4))
 
 
-def _dropping(netlink: Netlink, chains: Set[_Chain], packet: Packet) -> List[_Rule]:
+def _dropping(netlink: Netlink, chains: Set[_Chain], packet: Packet) -> List[CountedRule]:
     return [one for one in _rules(netlink, packet) if one.drops and one.chain in chains]
 
 
-def _rules(netlink: Netlink, packet: Packet) -> Iterator[_Rule]:
+def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
     """Those that may match such a packet."""
     for count, body in enumerate(netlink.dump(_GET_RULE, _HEAD.pack(socket.AF_UNSPEC, 0, 0))):
         if count >= MAX_RULES:
@@ -180,7 +190,7 @@ def _rules(netlink: Netlink, packet: Packet) -> Iterator[_Rule]:
             elif match.narrows(name, data):
                 packets = None  # it has counted others, too
         if match.is_possible:
-            yield _Rule(chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets)
+            yield CountedRule(chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets)
 
 
 def _name(value: Optional[bytes]) -> str:
@@ -192,7 +202,7 @@ def _whole(value: Optional[bytes]) -> int:
     return int.from_bytes(value or b"", "big")
 
 
-def _as_text(rule: _Rule) -> Optional[str]:
+def _as_text(rule: CountedRule) -> Optional[str]:
     """As nft(8) writes it, where that is installed. It runs in the namespace of the calling thread."""
     family, table, chain = rule.chain
     if not is_plain(table) or not is_plain(chain):

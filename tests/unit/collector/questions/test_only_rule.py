@@ -1,0 +1,34 @@
+"""Which rule is said to have dropped, when nothing is dropped any more: the only one that can have."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole_collector.primitives.legacy_firewall import LegacyRule
+from netconsole_collector.questions import conntrack, firewall
+
+FIRST, SECOND = LegacyRule("filter", "INPUT", 1), LegacyRule("filter", "INPUT", 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "hook", "found"),
+    [
+        (0, 3000, "input", SECOND),
+        (0, 3000, "prerouting or input", SECOND),
+        (0, 3000, "forward", None),  # it drops elsewhere
+        (0, 3000, "None", None),
+        (1, 3000, "input", None),  # which of them it was is not known
+        (0, 0, "input", None),
+    ],
+)
+def test_of_iptables_legacy_at_its_hook(first: int, second: int, hook: str, found: LegacyRule | None) -> None:
+    assert conntrack.only_one({FIRST: first, SECOND: second}, hook) == found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"), [(0, 900, 1), (900, 0, 0), (1, 900, None), (0, 0, None)], ids=str
+)
+def test_of_nftables(first: int, second: int, found: int | None) -> None:
+    rules = [firewall.CountedRule((1, "f", "in"), handle, True, (), False, packets)
+             for handle, packets in enumerate((first, second))]  # fmt: skip
+    assert firewall.only_one(rules) == (None if found is None else rules[found])
