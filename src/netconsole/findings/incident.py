@@ -6,6 +6,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from math import isnan
 from typing import Literal, NamedTuple
 
@@ -137,6 +138,7 @@ def _data(one: Incident, same: int | None) -> IncidentData:
         same=same,
         example=None if one.example is None else ExampleData.of(one.example),
         answer=dict(one.answer),
+        history=[value if value is None else round(value, 3) for value in dropwhile(lambda one: one is None, one.past)],
     )
 
 

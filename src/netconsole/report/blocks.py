@@ -24,12 +24,16 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what to do and run next."""
+    """One line of a summary: a word for its state (ok, !, !!, ?, worse …), a sentence, and what to do and run next.
+
+    The chart is drawn where charts can be: its largest value stands in the sentence.
+    """
 
     word: str
     text: str
     more: str = ""
     commands: tuple[str, ...] = ()
+    chart: Curve | ScaledPath | None = None
 
 
 @dataclass(frozen=True, slots=True)

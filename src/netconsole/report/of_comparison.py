@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from netconsole.base import figure
 from netconsole.compare.document import Comparison, Condition, Finding, Side, said
 from netconsole.compare.pseudonyms import NAMES
-from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import (
+    Document,
+    Heading,
+    Note,
+    ReportBlock,
+    ScaledBar,
+    ScaledPath,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
 from netconsole.report.of_places import where_packets_died
 
 MAX_CHANGES = 100
@@ -30,7 +40,10 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         Note(_verdict(comparison)),
         *(Note(f"Names: {one.why}.") for one in comparison.not_comparable if one.metric == NAMES),
     ]
-    lines = [*_causes(comparison), *(SummaryLine(_word(one), f"{one.rank}. {one.what}") for one in certain)]
+    lines = [
+        *_causes(comparison),
+        *(SummaryLine(_word(one), f"{one.rank}. {one.what}", chart=_then_and_now(one)) for one in certain),
+    ]
     if lines:
         blocks.append(SummaryLines(lines[:most]))
     if certain:
@@ -107,6 +120,12 @@ def _table(findings: list[Finding]) -> TextTable:
         )
     head = ["", "direction", "metric", "figure", "baseline", "current", "ratio", "difference", "spread"]
     return TextTable(head, rows, frozenset({0, 4, 5, 6, 7, 8}))
+
+
+def _then_and_now(finding: Finding) -> ScaledPath:
+    sides = {"then": finding.baseline, "now": finding.current}
+    bars = [ScaledBar(name, "", value, said(value, finding.unit)) for name, value in sides.items()]
+    return ScaledPath(f"{finding.metric} {finding.statistic}", "", bars)
 
 
 def _range(condition: Condition) -> str:

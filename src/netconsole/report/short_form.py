@@ -32,7 +32,7 @@ from netconsole.profile.spending import (
     PACKETS_VALUE,
     stand_for,
 )
-from netconsole.report.blocks import Note, ReportBlock, SummaryLine, SummaryLines
+from netconsole.report.blocks import Curve, Note, ReportBlock, SummaryLine, SummaryLines
 from netconsole.snapshot.document import MEASURED, ExampleData, IncidentData, ProbeData, Snapshot, number, seconds
 from netconsole.telemetry.example import example_text
 from netconsole.telemetry.ledger import LEDGER_COUNTS, UNSEEN
@@ -48,7 +48,9 @@ _NOT_OF_A_SNAPSHOT = ("action", "record_mb_per_min")
 
 def standing_out_lines(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[SummaryLine]:
     """The incidents, the worst first, and the probes whose counts are too low."""
-    lines = [SummaryLine(one.level, one.text, one.next, one.commands) for one in standing_out(snapshot, manifests)]
+    lines = [
+        SummaryLine(one.level, one.text, one.next, one.commands, one.curve) for one in standing_out(snapshot, manifests)
+    ]
     for name, probe in snapshot.probes.items():
         missed = {entry: n for entry, n in probe.ledger.items() if n and entry in LEDGER_COUNTS}
         if missed:
@@ -166,6 +168,7 @@ class Highlight:
     next: str
     weight: float
     commands: tuple[str, ...] = ()
+    curve: Curve | None = None
 
 
 def standing_out(snapshot: Snapshot, manifests: Mapping[str, Manifest]) -> list[Highlight]:
@@ -219,7 +222,10 @@ def _of_incident(one: IncidentData, before: Sequence[IncidentData], day: str) ->
     probe = one.evidence[0].probe if one.evidence else ""
     packet = packet_text(one.example, day)
     more = [f"Latest packet: {packet}."] if packet else []
-    return Highlight(one.level, probe, text, " ".join([*more, *one.next]), 0.0, tuple(one.commands))
+    unit = one.unit if one.total is None else f"{one.unit}/s"
+    until = f"until {ended} UTC" if one.ended else "until the end of the measurement"
+    curve = Curve(until, unit, one.history) if any(one.history) else None
+    return Highlight(one.level, probe, text, " ".join([*more, *one.next]), 0.0, tuple(one.commands), curve)
 
 
 def packet_text(one: ExampleData | None, day: str) -> str:

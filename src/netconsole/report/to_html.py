@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator
 from html import escape as _escape
 
 from netconsole.base import figure
@@ -34,7 +35,10 @@ _STYLE = """
 body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em}
 h1{font-size:1.5em;margin-bottom:.2em}
 h2{font-size:1.15em;margin:1.8em 0 .5em;border-bottom:1px solid #8888}
-.wide{overflow-x:auto}
+nav ul{columns:3;margin:0}
+nav li{margin:0;overflow-wrap:normal}
+.wide{overflow:auto;max-height:36em}
+.wide th{position:sticky;top:0;background:Canvas}
 table{border-collapse:collapse;margin:.5em 0;font-size:.92em}
 th,td{padding:.15em .8em .15em 0;text-align:left;vertical-align:top;border-bottom:1px solid #8883}
 td{overflow-wrap:break-word;max-width:38em}
@@ -50,6 +54,7 @@ li b{display:inline-block;min-width:1.5em;margin-right:.4em}
 .look b{color:#9a6000}
 .more{display:block;margin-left:2em;opacity:.8}
 figure{display:inline-block;width:min(100%,36em);margin:.5em 1em .5em 0;break-inside:avoid}
+li figure,li figure.way{width:min(100%,32em);display:block;margin:.3em 0 .3em 2em}
 figcaption{font-size:.92em}
 svg{width:100%;height:auto;fill:#4a7ab5;font:11px system-ui,sans-serif}
 svg text{fill:currentColor}
@@ -68,18 +73,23 @@ svg .below{fill:#c62828}
 body{margin:0;max-width:none;font-size:10px}
 tr{break-inside:avoid}
 h2{break-after:avoid}
-.wide{overflow:visible}
+nav{display:none}
+.wide{overflow:visible;max-height:none}
 .wide table{font-size:8px}
 td,td:first-child{min-width:2em}
 }
 """
 _PART = re.compile(r"([/,=_])(?=\w)")
+MAX_WITHOUT_CONTENTS = 3
+"""A report with more parts has a list of them."""
 _CLASSES = {"!!": "act", "!": "look", "?": "look", "cause?": "look"}
 
 
 def to_html(document: Document) -> str:
     """The report as a whole HTML document."""
-    body = "\n".join(text for text in map(_block, (*document.blocks, *document.behind)) if text)
+    blocks = [*document.blocks, *document.behind]
+    headings = [block.text for block in blocks if isinstance(block, Heading)]
+    body = "\n".join(text for text in (_contents(headings), *_parts(blocks)) if text)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -90,15 +100,30 @@ def to_html(document: Document) -> str:
     )
 
 
+def _parts(blocks: Iterable[ReportBlock]) -> Iterator[str]:
+    part = 0
+    for block in blocks:
+        part += isinstance(block, Heading)
+        yield _block(block, part)
+
+
+def _contents(headings: list[str]) -> str:
+    """A list of links to the parts of a report that has so many that one must look for them."""
+    if len(headings) <= MAX_WITHOUT_CONTENTS:
+        return ""
+    links = (f'<li><a href="#part-{number}">{escape(text)}</a></li>' for number, text in enumerate(headings, 1))
+    return f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
+
+
 def escape(text: str, limit: int = 500) -> str:
     """Escapes a text for an element or an attribute."""
     return _escape(safe(text, limit), quote=True)
 
 
-def _block(block: ReportBlock) -> str:
+def _block(block: ReportBlock, part: int) -> str:
     match block:
         case Heading(text):
-            return f"<h2>{escape(text)}</h2>"
+            return f'<h2 id="part-{part}">{escape(text)}</h2>'
         case Note(text):
             return f"<p>{escape(text, 2000)}</p>"
         case Quoted(lines):
@@ -121,7 +146,12 @@ def _line(line: SummaryLine) -> str:
     kind = _CLASSES.get(line.word.split(" ")[0], "")
     more = f'<span class="more">{escape(line.more, 1000)}</span>' if line.more else ""
     run = "".join(f'<span class="more"><code>{escape(command, 1000)}</code></span>' for command in line.commands)
-    return f'<li class="{kind}"><b>{escape(line.word)}</b> {escape(line.text, 1000)}{more}{run}</li>'
+    chart = _chart(line.chart) if line.chart is not None else ""
+    return f'<li class="{kind}"><b>{escape(line.word)}</b> {escape(line.text, 1000)}{more}{run}{chart}</li>'
+
+
+def _chart(chart: Curve | ScaledPath) -> str:
+    return curve(chart) if isinstance(chart, Curve) else scaled(chart)
 
 
 def _table(table: TextTable) -> str:
@@ -223,9 +253,10 @@ def curve(chart: Curve) -> str:
             parts.append(f'<polyline points="{" ".join(points)}"/>')
             run = []
     parts.append(f'<line x1="{_LEFT}" y1="{base}" x2="{_WIDTH - _LEFT}" y2="{base}"/>')
-    parts.append(
-        f'<text x="{_LEFT}" y="{_TOP - 8}">largest {escape(figure.number(largest))} {escape(chart.unit)}</text>'
-    )
+    unit, slash, per = chart.unit.partition("/")
+    is_time = unit in TIME_UNITS
+    text = figure.duration(largest, unit) + slash + per if is_time else f"{figure.number(largest)} {chart.unit}"
+    parts.append(f'<text x="{_LEFT}" y="{_TOP - 8}">largest {escape(text)}</text>')
     parts.append(f'<text x="{_LEFT}" y="{base + 16}">{len(chart.values)} intervals, from 0</text>')
     return _svg(chart.title, parts)
 

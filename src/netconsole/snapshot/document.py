@@ -215,6 +215,9 @@ class IncidentData(msgspec.Struct, frozen=True):
     """The latest packet of the row that counted most of it. Null where none is known."""
     answer: dict[str, SnapshotValue] = {}
     """What the host answered when it was asked about the cause (docs/design/collector.md#questions)."""
+    history: list[float | None] = []
+    """What it counted a second (else: in ``unit``), one value for each interval, the newest last: while it lasted, for
+    ten minutes at most; of what goes on the last minute. Null: not known."""
 
     @property
     def mark(self) -> str:

@@ -50,6 +50,8 @@ def test_what_is_no_count_has_a_peak_in_its_unit() -> None:
     assert (gauge.total, gauge.peak_per_s, gauge.peak) == (None, None, 1.235)
     assert (gauge.ended, gauge.share_pct, gauge.not_measured_since) == (None, None, None)
     [counted] = document([incident(total=0)])
+    [drawn] = document([incident(history=(None, None, 1.23456, None, 0.0))])
+    assert drawn.history == [1.235, None, 0.0], "from where something is known"
     assert (counted.total, counted.peak_per_s, counted.peak) == (0, None, None)
     assert not incident().is_count
 

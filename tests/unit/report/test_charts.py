@@ -123,6 +123,11 @@ def test_a_curve_starts_at_zero_and_a_gap_stays_a_gap() -> None:
     assert drawn(text, "figcaption")[0].text == "a <title>"
 
 
+@pytest.mark.parametrize(("unit", "said"), [("ns", "largest 2.50 ms"), ("ns/s", "largest 2.50 ms/s")])
+def test_a_curve_of_times_says_them_in_the_unit_that_is_easiest_to_read(unit: str, said: str) -> None:
+    assert said in labels(curve(Curve("", unit, [1000.0, 2.5e6])))
+
+
 def test_a_curve_of_zeros_lies_on_its_axis_and_one_value_is_a_point() -> None:
     flat = curve(Curve("", "", [0.0, 0.0]))
     assert drawn(flat, "polyline")[0].attrib["points"] == "8.0,140.0 632.0,140.0"

@@ -9,7 +9,17 @@ import pytest
 
 from netconsole.compare.document import Comparison
 from netconsole.report import of_comparison
-from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
+from netconsole.report.blocks import (
+    Document,
+    Heading,
+    Note,
+    ReportBlock,
+    ScaledBar,
+    ScaledPath,
+    SummaryLine,
+    SummaryLines,
+    TextTable,
+)
 
 SIDE = {"host": "hv", "created": "2026-11-20T21:00:00Z", "profile": "summary", "duration_s": 10.04}
 FINDING = {
@@ -170,4 +180,6 @@ def test_the_order_of_its_parts() -> None:
         "Verdict", "Findings", "Where packets died", "Changed configuration", "Conditions",
         "Large changes that may be chance", "Not compared",
     ]  # fmt: skip
-    assert found.blocks[2] == SummaryLines([SummaryLine("!! worse", "1. it rose")])
+    bars = [ScaledBar("then", "", 1.0, "1 us"), ScaledBar("now", "", 1500.0, "1.50 ms")]
+    chart = ScaledPath("m p99", "", bars)
+    assert found.blocks[2] == SummaryLines([SummaryLine("!! worse", "1. it rose", chart=chart)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from netconsole.report import Document, to_html, to_markdown, to_text
@@ -203,7 +205,7 @@ def test_html() -> None:
     assert "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'" in head
     assert body.split("\n") == [
         "<h1>title</h1><p>subtitle</p>",
-        "<h2>A&lt;b</h2>",
+        '<h2 id="part-1">A&lt;b</h2>',
         "<p>a note</p>",
         '<ul><li class="act"><b>!!</b> it loses<span class="more">look</span>'
         '<span class="more"><code>ip a</code></span><span class="more"><code>ip l</code></span></li>'
@@ -261,3 +263,20 @@ def test_the_longest_run_of_backticks_counts() -> None:
     shown = to_markdown(document(SummaryLines([SummaryLine("!", "x", "", ("a ``b` c",))])))
     assert shown.endswith("```a ``b` c```\n")
     assert to_markdown(document(SummaryLines([SummaryLine("!", "x", "", ("`a b",))]))).endswith("`` `a b ``\n")
+
+
+def test_html_lists_the_parts_of_a_long_report() -> None:
+    four = to_html(document(*(Heading(f"<{name}>") for name in "abcd")))
+    links = re.findall(r'<a href="#part-(\d)">&lt;(\w)&gt;</a>', four)
+    assert links == re.findall(r'<h2 id="part-(\d)">&lt;(\w)&gt;</h2>', four) and len(links) == 4
+    assert "<nav" not in to_html(document(*(Heading(name) for name in "abc")))
+
+
+@pytest.mark.parametrize(
+    "chart", [Curve("since", "packets/s", [1.0, 2.0]), ScaledPath("m", "", [ScaledBar("now", "", 1.0, "1")])]
+)
+def test_html_draws_the_chart_of_a_line_and_text_does_not(chart: Curve | ScaledPath) -> None:
+    one = document(SummaryLines([SummaryLine("!", "it loses", chart=chart)]))
+    assert re.search(r"<li[^>]*>.*<figure.*</figure></li>", to_html(one))
+    bare = document(SummaryLines([SummaryLine("!", "it loses")]))
+    assert to_text(one) == to_text(bare) and to_markdown(one) == to_markdown(bare)

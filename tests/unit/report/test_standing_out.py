@@ -10,6 +10,7 @@ import pytest
 from netconsole.findings.windows import MIN_SAMPLES
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
+from netconsole.report.blocks import Curve
 from netconsole.report.short_form import MAX_SHOWN, Highlight, standing_out
 from netconsole.snapshot.document import HistogramData, Snapshot
 from tests.unit.probes.test_manifest_reader import GOOD, make
@@ -143,6 +144,20 @@ def test_an_incident_keeps_its_place_its_proof_and_what_to_do() -> None:
     ]
     many = standing_out(snapshot(incidents=[{**INCIDENT, "what": str(n)} for n in range(25)]), {})
     assert [one.text for one in many] == [str(n) for n in range(20)] and MAX_SHOWN == 20
+
+
+def test_an_incident_is_drawn_as_long_as_it_lasted() -> None:
+    """In its own unit, or a second for what is a count; not where it was always 0."""
+    past = [None, 0.0, 955.0]
+    ended = {**INCIDENT, "total": 3, "unit": "packets", "began": BEGAN, "ended": f"{DAY}T21:00:25Z", "history": past}
+    late = {**INCIDENT, "unit": "ns", "history": past}
+    still = {**INCIDENT, "history": [0.0, None]}
+    drawn = [one.curve for one in standing_out(snapshot(incidents=[ended, late, still]), {})]
+    assert drawn == [
+        Curve("until 21:00:25 UTC", "packets/s", past),
+        Curve("until the end of the measurement", "ns", past),
+        None,
+    ]
 
 
 def test_where_incidents_were_looked_for_rules_say_nothing(manifests: dict[str, Manifest]) -> None:
