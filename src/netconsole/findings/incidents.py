@@ -244,12 +244,13 @@ class Incidents:
     def _follow(self, one: OpenIncident, group: Group | None, state: State, now_ns: int, lost: bool) -> None:
         """What this interval says of an open incident."""
         if one.ended:
-            if one.question is not None:
+            if one.rename(state) or one.question is not None:
                 one.look_up(state, self._causes)  # a short one is over before its host has answered
             one.quiet += 1
             if one.quiet > ENDED_SHOWN:
                 self._open.remove(one)
             return
+        one.rename(state)
         if group is not None:
             one.take(group, state, self._windows)
         moved = one.count(state, self._windows)

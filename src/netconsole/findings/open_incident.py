@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 
 from netconsole.base import figure
@@ -21,7 +21,7 @@ from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import Label, Scalar
 from netconsole.telemetry.request import HostQuestion
 from netconsole.telemetry.state import ProbeState, State
-from netconsole.telemetry.tables import RowKey
+from netconsole.telemetry.tables import RowKey, RowState, TableState
 
 LEAVES_AFTER = PAUSE
 """Quiet intervals in a row after which an incident has ended."""
@@ -224,6 +224,29 @@ class OpenIncident:
         if packets:
             self.example = max(packets)[-1]
         return self.counted_now or (is_held and not self.is_told_late())
+
+    def rename(self, state: State) -> bool:
+        """Go on with rows that have got a label meanwhile that was not known. True if the one that leads has.
+
+        Who holds a socket is found out some seconds later.
+        """
+        was = self.lead.evidence
+        for evidence, match in list(self.evidence.items()):
+            table = state.table(evidence.probe, evidence.name) if evidence.kind == "table" else None
+            row = _renamed(table, evidence.key) if table is not None else None
+            if row is None:
+                continue
+            now = replace(match, evidence=replace(evidence, key=row.key), labels=row.labels)
+            place = {name: row.labels.get(name, value) for name, value in match.place.items()}
+            now = replace(now, place=place)
+            del self.evidence[evidence]
+            self.evidence.setdefault(now.evidence, now)
+            for (family, _), tally in self.tallies.items():
+                if (family.probe, family.table) == (evidence.probe, evidence.name) and evidence.key in tally.rows:
+                    tally.rows.setdefault(row.key, tally.rows.pop(evidence.key))
+            if evidence == was:
+                self.lead, self.place = now, {**self.place, **place}
+        return self.lead.evidence != was
 
     def tells_of(self, group: Group) -> bool:
         """Whether what a group counts is its own loss, or follows from it."""
@@ -468,9 +491,21 @@ class OpenIncident:
         return max(alike, key=lambda tally: tally.counted, default=None)
 
 
+def _renamed(table: TableState, key: RowKey) -> RowState | None:
+    """The row that has taken the place of one with labels that were not known; None where it is still there."""
+    if key in table.rows or all(value is not None for _, value in key):
+        return None
+    known = [(name, value) for name, value in key if value is not None]
+    found = [row for row in table.rows.values() if all(row.labels.get(name) == value for name, value in known)]
+    return found[0] if len(found) == 1 else None
+
+
 def _sees(probe: ProbeState | None, one: OpenIncident, name: str) -> bool:
     """Whether a probe would have told of the incident in this interval."""
     if probe is None or not probe.measuring or is_lower_bound(probe):
+        return False
+    tables = [probe.tables.get(proof.name) for proof in one.evidence if proof.probe == name and proof.kind == "table"]
+    if any(table is None or not table.is_told for table in tables):
         return False
     for (family, _), tally in one.tallies.items():
         if family.probe != name:
