@@ -24,7 +24,7 @@ from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState
-from netconsole.telemetry.tables import RowKey, RowState, TableState
+from netconsole.telemetry.tables import RowKey, TableState
 
 HISTORY = 60
 """Samples of the sparkline beside an incident: one minute."""
@@ -91,7 +91,7 @@ def of_table(
             continue
         value, lasting, share = judged
         words = words_of_gauges(spec, window.row.gauges)
-        late = _late(window.row, rule.value, table, length_s)
+        late = _late(window, table, length_s)
         yield _match(
             probe, one, column, words, window.row.labels, key, value, is_urgent(one, value) and not lasting,
             tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, late,
@@ -186,13 +186,15 @@ def _match(
     )
 
 
-def _late(row: RowState, value: str, table: TableState, length_s: float) -> Late | None:
+def _late(window: Window, table: TableState, length_s: float) -> Late | None:
     """None of a row that is read in every interval. A whole table is late where its source was slow."""
+    last_ns = window.row.last_active_ns
+    if window.span_ns:
+        return Late(last_ns - window.span_ns, window.counted)
     read_ns = next((end_ns - begin_ns for _, begin_ns, end_ns in table.spans()), 0)
-    span_ns = row.span_ns or (read_ns if read_ns > LATE_AFTER * length_s * 1e9 else 0)
-    if not span_ns:
+    if read_ns <= LATE_AFTER * length_s * 1e9:
         return None
-    return Late(row.last_active_ns - span_ns, (row.per_s(value) or 0.0) * span_ns / 1e9)
+    return Late(last_ns - read_ns, window.moves[-1].likely)
 
 
 def _say_row(

@@ -80,6 +80,9 @@ class Window:
     row: RowState
     total: int
     moves: deque[Move] = field(default_factory=deque)
+    span_ns: int = 0
+    """The time that its newest count is of, where it is read less often than its table, and how much that was."""
+    counted: float = 0.0
 
     def mean_per_s(self, tick: int, intervals: int, interval_s: float) -> float:
         """Rate over so many intervals; what was before the row was first seen counts as nothing."""
@@ -183,6 +186,8 @@ class Windows:
             if window.moves and (total > window.total or (is_scaled and total == window.total)):
                 delta = total - window.total  # also of intervals that nobody looked at
             window.row, window.total = row, total
+            if delta or row.span_ns:
+                window.span_ns, window.counted = row.span_ns, (per_s or 0.0) * row.span_ns / 1e9
             scaled = per_s * length_s if is_scaled and per_s is not None else None
             window.moves.append(Move(tick, delta, row.gauges.get(whole), scaled, at_ns))
         for key, window in list(windows.items()):

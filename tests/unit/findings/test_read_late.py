@@ -6,6 +6,8 @@ import pytest
 
 from netconsole.findings.incident import Incident
 from netconsole.findings.incidents import Incidents
+from netconsole.findings.matches import matches
+from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count, Label, Row
@@ -147,3 +149,25 @@ def test_a_late_counter_that_explains_a_burst_takes_its_incident(first: int, mon
         host.pass_second(dropped=lost, counted=lost)
     told = list(host.incidents.log)
     assert [one.cause for one in told] == ["conntrack-drops"], [one.sentence for one in told]
+
+
+class InterruptedHost(Host):
+    """Its counters are read late row by row, and their source is not heard of at all for a second."""
+
+    SILENT = EVERY + 4
+
+    def _tell(self, probe: str, table: str, labels: dict[str, Label], delta: int, interval_ns: int | None) -> None:
+        if probe == "kernel_drops" or self.second != self.SILENT:
+            super()._tell(probe, table, labels, delta, interval_ns)
+
+
+def test_what_was_read_late_stays_so_when_its_source_misses_an_interval() -> None:
+    host = InterruptedHost()
+    windows, late = Windows(host.manifests), []
+    for second in range(1, 2 * EVERY):
+        lost = 300 if 2 <= second < 5 else 0
+        host.pass_second(counted=lost)
+        windows.update(host.stream.state)
+        late += [match.late for match in matches(host.stream.state, host.manifests, windows)]
+    assert len(late) > InterruptedHost.SILENT - EVERY and len(set(late)) == 1
+    assert late[0] is not None and late[0].counted == pytest.approx(900)
