@@ -38,7 +38,7 @@ class Findable(NamedTuple):
 
 
 def found(entries: Sequence[Findable], text: str) -> list[Findable]:
-    """The entries that have every word of ``text``, the best first: begins with it, a word of it does, it is in it.
+    """The entries that have every word of ``text``, the best first: it is a word of the name, begins it, is in it.
 
     Of two that are equally good the shorter name is first, then the one that was given first.
     """
@@ -54,11 +54,14 @@ def found(entries: Sequence[Findable], text: str) -> list[Findable]:
 
 
 def _rank(name: str, word: str) -> int:
-    if name.startswith(word):
+    parts = _WORDS.findall(name)
+    if word in parts or name == word:
         return 0
-    if any(part.startswith(word) for part in _WORDS.findall(name)):
+    if name.startswith(word):
         return 1
-    return 2 if word in name else 3
+    if any(part.startswith(word) for part in parts):
+        return 2
+    return 3 if word in name else 4
 
 
 class FindScreen(Screen[None]):
