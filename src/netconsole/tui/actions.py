@@ -82,6 +82,7 @@ ACTIONS: tuple[Hotkey, ...] = (
            label="i investigate"),
     Hotkey("run", "x", "Run", "show the commands that a finding advises; again: run them, they only read", "run"),
     Hotkey("chart", "Z", "Chart", "the history of this row over the screen; again: with the row before", "chart"),
+    Hotkey("glance", "a", "At a glance", "a cell for each queue of a VM, port, PMD thread and disk", "glance"),
     Hotkey("vm", "v", "VM", "the VM of this row on one page, and what caps it", "vm"),
     Hotkey("copy", "y", "Copy", "a command, the finding or the row (OSC 52); again: the next", "copy", label="y copy"),
     Hotkey("pause", "p,space", "Pause", "hold the order of rows, then the screen", "pause", label="p pause"),

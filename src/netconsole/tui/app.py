@@ -430,8 +430,9 @@ class ConsoleApp(TerminalApp):
 
     def _subject_on(self, screen: Screen[object]) -> Subject | None:
         from netconsole.tui.screens.detail import DetailScreen
+        from netconsole.tui.screens.glance import GlanceScreen
 
-        if isinstance(screen, DetailScreen):
+        if isinstance(screen, (DetailScreen, GlanceScreen)):
             return screen.subject
         if screen is not self.main:
             return None
@@ -492,6 +493,14 @@ class ConsoleApp(TerminalApp):
         self._charted = subject
         self.push_screen(ChartScreen(subject, before))
         self.call_later(self.run_action, "redraw")
+
+    def action_glance(self) -> None:
+        """Shows a cell for each queue of a VM, port, PMD thread and block device."""
+        from netconsole.tui.screens.glance import GlanceScreen
+
+        if not isinstance(self.screen, GlanceScreen):
+            self.push_screen(GlanceScreen(self.open))
+            self.call_later(self.run_action, "redraw")
 
     def take_of_vm(self) -> Callable[[Totals], Snapshot]:
         """What makes the snapshots of which the page of a VM is made."""

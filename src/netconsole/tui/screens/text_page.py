@@ -28,7 +28,7 @@ class OverScreen(Screen[None]):
         yield Lines(id="over-footer")
 
     def on_mount(self) -> None:
-        self.set_focus(self.query_one(Reader))
+        self.set_focus(self.query_one("#page"))
         self._footer()
 
     def heading(self, _scene: Scene, _width: int) -> Line:

@@ -1,0 +1,72 @@
+"""All queues, ports, PMD threads and block devices at a glance: a cell for each, the one under the cursor in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+
+from netconsole.tui.panes import glance
+from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.screens.text_page import OverScreen
+from netconsole.tui.widgets.cell_grid import CellGrid
+from netconsole.tui.widgets.lines import Lines
+from netconsole.tui.widgets.painted import Line, cut
+
+
+class GlanceScreen(OverScreen):
+    """The arrows go from cell to cell, Enter opens the page of one."""
+
+    def __init__(self, open_row: Callable[[Subject], None]) -> None:
+        super().__init__()
+        self._open = open_row
+        self._places: dict[Subject, glance.GlancePlace] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="over-header")
+        yield CellGrid(id="page")
+        yield Lines(id="cell")
+        yield Lines(id="legend")
+        yield Lines(id="over-footer")
+
+    @property
+    def grid(self) -> CellGrid:
+        """The cells."""
+        return self.query_one(CellGrid)
+
+    @property
+    def subject(self) -> Subject | None:
+        """What the cell under the cursor stands for."""
+        return self._under_cursor.subject if self._under_cursor is not None else None
+
+    @property
+    def _under_cursor(self) -> glance.GlancePlace | None:
+        return next((one for key, one in self._places.items() if key == self.grid.cursor), None)
+
+    def keys(self) -> Line:
+        keys = (("Esc q", "back"), ("← → ↑ ↓", "move"), ("Enter", "open"), ("Home", "first"))
+        return [piece for key, word in keys for piece in ((f" {key}", "key"), (f" {word} ", "dim"))]
+
+    def draw(self, scene: Scene) -> None:
+        width = self.size.width
+        found = glance.places(scene)
+        self._places = {one.subject: one for _, some in found for one in some}
+        self.query_one("#over-header", Lines).show(cut([(" All at a glance", "strong"), *self._nothing(found)], width))
+        self.grid.show(list(glance.grid(found, width)), glance.worst(found))
+        self.query_one("#legend", Lines).show(cut(glance.legend(found), width))
+        self._say_cell()
+        self._footer()
+
+    def _nothing(self, found: object) -> Line:
+        return [] if found else [(": no probe here watches queues of VMs, ports, PMD threads or block devices", "dim")]
+
+    def _say_cell(self) -> None:
+        one, width = self._under_cursor, self.size.width
+        self.query_one("#cell", Lines).show(*(cut(line, width) for line in (one.lines if one is not None else ())))
+
+    def on_cell_grid_moved(self) -> None:
+        self._say_cell()
+
+    def on_cell_grid_opened(self, message: CellGrid.Opened) -> None:
+        if isinstance(message.key, Subject):
+            self._open(message.key)
