@@ -301,4 +301,39 @@ static inline int nc_packet_wanted(struct nc_config *config, struct nc_flow *flo
     return nc_flow_wanted(config, flow) && (!(config->flags & NC_F_MAC) || nc_frame_wanted(config, skb));
 }
 
+#define NC_BEGIN 128
+
+/* How a packet begins, for a file of packets. */
+struct nc_begin {
+    u16 captured;       /* bytes; 0: none */
+    u16 link;           /* LINKTYPE_* of pcap: 1 Ethernet, 101 IP without a header of the link */
+    u32 length;         /* of the whole packet, from there */
+    u8 bytes[NC_BEGIN];
+};
+
+/* From the Ethernet header where it has one, else from the network header. What is not linear is left out. */
+static inline void nc_begin_of(struct nc_begin *begin, struct sk_buff *skb)
+{
+    u32 mac = NC_GET(skb, mac_header), at = NC_GET(skb, network_header), end = nc_data_end(skb);
+    u32 data = (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head), size;
+
+    begin->link = 101;
+    if (mac != 0xffff && mac + 14 <= at) {
+        begin->link = 1;
+        at = mac;
+    }
+    begin->captured = 0;
+    if (at >= end)
+        return;
+    size = end - at;
+    if (size > NC_BEGIN)
+        size = NC_BEGIN;
+    asm volatile("" : "+r"(size));      /* compilers drop what tells verifiers of old kernels the bound */
+    size &= 2 * NC_BEGIN - 1;
+    if (size > NC_BEGIN || bpf_probe_read_kernel(begin->bytes, size, (void *)nc_address_of(skb, at)))
+        return;
+    begin->captured = size;
+    begin->length = NC_GET(skb, len) + data - at;
+}
+
 #endif /* NETCONSOLE_PACKETS_H */

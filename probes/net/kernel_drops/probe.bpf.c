@@ -33,6 +33,7 @@ struct drop_event {
     u8 target_mac[6];
     u8 pad[4];
     u64 stack[STACK_DEPTH];
+    struct nc_begin begin;
 };
 BPF_PERCPU_ARRAY(records, struct drop_event, 1);
 
@@ -327,6 +328,9 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
     record->cpu = bpf_get_smp_processor_id();
     read_macs(record, skb);
     nc_stack(ctx, record->stack, sizeof(record->stack));
+    record->begin.captured = 0;
+    if (nc_knob(config, packets))
+        nc_begin_of(&record->begin, skb);
     nc_submit(ctx, record, sizeof(*record));
 }
 

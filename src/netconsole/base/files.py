@@ -32,6 +32,18 @@ def write_whole(path: Path, content: bytes) -> None:
             replace(_followed(path), partial(_write_all, content))
 
 
+def new_file(path: Path, what: str) -> int:
+    """A descriptor of a file that did not exist, to append to. Raises BadInput; ``what`` never overwrites one."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, MODE)
+    except FileExistsError:
+        raise bad(path, "", f"this file exists already, and {what} never overwrites a file: name another one") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None
+
+
 def try_whole(path: Path) -> None:
     """Raises the BadInput of :func:`write_whole` where that could not even begin. It changes and leaves nothing."""
     with _in_one_line(path):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from netconsole.profile.profile import Profile
     from netconsole.run.preflight import RunPlan
     from netconsole.telemetry.frames import Scalar
+    from netconsole.telemetry.request import ProbeRequest
 
 LEAST_INTERVAL_S = 0.1
 
@@ -90,6 +92,14 @@ class Measuring:
     ] = None
     force: ForceOption = False
     host: HostsOption = None
+    pcap: Annotated[
+        Path | None,
+        typer.Option(
+            "--pcap",
+            metavar="FILE",
+            help="Write the begin of dropped packets that are sampled to this new file, for Wireshark.",
+        ),
+    ] = None
 
     def given(self) -> list[str]:
         """The options that were given."""
@@ -123,12 +133,25 @@ class Measuring:
             raise bad("--profile", chosen.name, "all probes of this profile are off: there is nothing to measure")
         if counters_only:
             requests = [request for request in requests if request.source != "bpf"]
-        made = RunPlan(chosen, manifests, requests, self.probe or (), self.force, interval_s, duration_s)
+        if self.pcap is not None:
+            requests = with_packets(requests)
+        made = RunPlan(chosen, manifests, requests, self.probe or (), self.force, interval_s, duration_s, self.pcap)
         if requests:
             check_used(filters, made)
         if not self.host:
             require(requests)
         return made
+
+
+def with_packets(requests: Sequence[ProbeRequest]) -> list[ProbeRequest]:
+    """The same, with samples that have packets where a probe can have them. Raises BadInput where none can."""
+    from netconsole.recording.packet_file import KNOB
+
+    if not any(KNOB in one.knobs for one in requests):
+        raise bad("--pcap", "", "no probe here samples packets: add --probe kernel_drops, or take --profile drops")
+    return [
+        replace(one, mode="details", knobs={**one.knobs, KNOB: True}) if KNOB in one.knobs else one for one in requests
+    ]
 
 
 def spread(command: Callable[..., int]) -> Callable[..., int]:

@@ -43,7 +43,7 @@ SOURCES = ("bpf", *KNOWN, "ovs", "self")
 TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
-    "process", "socket", "mac", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
+    "process", "socket", "mac", "packet", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
     "tracked", "tcp_tracked", "tc_class", "prefix",
 )  # fmt: skip
 POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe")

@@ -10,7 +10,7 @@ import msgspec
 import zstandard
 
 from netconsole.base.errors import bad
-from netconsole.base.files import MODE, replace
+from netconsole.base.files import new_file, replace
 from netconsole.recording.format import (
     CHECKPOINT_MAGIC,
     ENTRY,
@@ -50,16 +50,7 @@ class RecordingFile:
         self._max_ns = round(max_s * 1e9)
         self._blocks: list[tuple[int, Mark]] = []
         self._compressor: zstandard.ZstdCompressionObj | None = None
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            self._file = os.open(path, flags, MODE)
-        except FileExistsError:
-            raise bad(
-                path, "", "this file exists already, and a recording never overwrites a file: name another one"
-            ) from None
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            raise bad(path, "", f"cannot write: {why[:1].lower()}{why[1:]}") from None
+        self._file = new_file(path, "a recording")
         try:
             self._append(_skippable(HEADER_MAGIC, _packed(msgspec.json.encode(header))))
         except OSError as error:

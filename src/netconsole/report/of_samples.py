@@ -12,7 +12,7 @@ from netconsole.report.blocks import Note, ReportBlock, TextTable
 
 MAX_ROWS = 10
 """The most common samples, and the most common stacks. The JSON document has all of them."""
-_NOT_COMPARED = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes"})
+_NOT_COMPARED = frozenset({"wall_ns", "mono_ns", "cpu", "length_bytes", "packet"})
 """Fields that may differ between the samples of one row, as stacks may: they have a table of their own."""
 _EMPTY = (None, "", 0)
 

@@ -6,6 +6,7 @@ The console, a snapshot, a recording and each host of a rack are opened here.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from netconsole.probes.catalogue import typed_modules
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.scope import scope_of
 from netconsole.profile.spending import packets_per_s
+from netconsole.recording.packet_file import KNOB, PacketFile
 from netconsole.recording.recorder import Recorder, describe
 from netconsole.recording.writer import MAX_BYTES, MAX_S
 from netconsole.run import preflight
@@ -108,17 +110,31 @@ def live_run(
 
     ``left_out``: probes that do not start, and why. ``later``: probes that start when there is room for them.
     """
+    packets = _packet_file(plan)
     session = session_of(plan, host)
     enforcer = Enforcer(session, plan.profile, plan.manifests, host)
     enforcer.leave_out(left_out or {})
     DeferredStart(session, enforcer, plan.manifests, later, host).start()
     escalator = Escalator(session, enforcer, plan.manifests, host=host)
     escalator.start()
+    if packets is not None:
+        session.attach(packets)
     try:
         yield LiveRun(replace(plan, requests=[*plan.requests, *later]), host, session, enforcer, escalator)
     finally:
         session.close()
         escalator.close()
+        if packets is not None:
+            packets.close()
+            print(f"netconsole: {packets.outcome}", file=sys.stderr)
+
+
+def _packet_file(plan: RunPlan) -> PacketFile | None:
+    """Of the probes that can have packets in their samples. Raises BadInput."""
+    if plan.packets is None:
+        return None
+    with_packets = [request.name for request in plan.requests if KNOB in request.knobs]
+    return PacketFile(plan.packets, {name: next(iter(plan.manifests[name].counters)) for name in with_packets}).open()
 
 
 def session_of(plan: RunPlan, host: AnyHost = THIS_HOST) -> LiveSession:

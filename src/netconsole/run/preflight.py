@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from netconsole.base.errors import Unable, bad
@@ -41,6 +42,8 @@ class RunPlan:
     force: bool = False
     interval_s: float = 1.0
     duration_s: float | None = None
+    packets: Path | None = None
+    """The file of sampled packets; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)

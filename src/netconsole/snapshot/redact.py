@@ -141,6 +141,8 @@ class Redactor:
             one["why"] = self._any(one["why"]) if one["output"] is None else LEFT_OUT
             one["output"] = None
         for probe in document["probes"].values():
+            for event in probe.get("events", ()):
+                event.pop("packet", None)  # its bytes have addresses, names and what was said
             for name in ("why", "attach", "filters", "tables", "events", "row_examples", "cost"):
                 if name in probe:
                     probe[name] = self._any(probe[name])

@@ -34,6 +34,8 @@ Slot: TypeAlias = Annotated[int, Meta(ge=0, le=SLOTS - 1)]
 Label: TypeAlias = Text | Int | None
 Labels: TypeAlias = Annotated[dict[Name, Label], Meta(max_length=24)]
 Scalar: TypeAlias = Text | Int | float | bool | None
+_LATE_NS = 3600 * 1_000_000_000
+"""An event that says to be older than an hour has another clock."""
 Stack: TypeAlias = Annotated[list[Text], Meta(max_length=128)]
 
 ProbeStatus: TypeAlias = Literal["compiling", "attaching", "attached", "degraded", "failed", "unsupported", "off"]
@@ -215,6 +217,14 @@ class Event(Frame, frozen=True):
 
     name: Name
     fields: Annotated[dict[Name, Scalar | Stack], Meta(max_length=64)]
+
+    @property
+    def happened_ns(self) -> int:
+        """Wall clock of the event itself, by its own monotonic time where the probe took it; else of its reading."""
+        mono_ns = self.fields.get("mono_ns")
+        if isinstance(mono_ns, int) and not isinstance(mono_ns, bool) and 0 <= self.mono_ns - mono_ns < _LATE_NS:
+            return self.wall_ns - (self.mono_ns - mono_ns)
+        return self.wall_ns
 
 
 class Records(Frame, frozen=True):

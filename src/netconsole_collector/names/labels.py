@@ -105,6 +105,8 @@ class Labeller:
         if isinstance(value, bytes):
             if kind == "prefix":
                 return prefix(value)
+            if kind == "packet":
+                return packet(value)
             return address(value) if kind == "address" else mac(value) if kind == "mac" else c_string(value)
         if kind == "stack":
             names = [self.lookups.symbols.function(one) for one in self._frames(value)]
@@ -139,6 +141,12 @@ def address(raw: bytes) -> Optional[str]:
     if raw.startswith(_MAPPED_IPV4):
         return socket.inet_ntop(socket.AF_INET, raw[12:])
     return socket.inet_ntop(socket.AF_INET6, raw) if any(raw) else None
+
+
+def packet(raw: bytes) -> str:
+    """How a packet begins (struct nc_begin): ``LINK:LENGTH:HEX``. Empty: the probe did not take it."""
+    captured, link, length = struct.unpack_from("=HHI", raw)
+    return "{}:{}:{}".format(link, length, raw[8 : 8 + captured].hex()) if captured else ""
 
 
 def prefix_of(raw: bytes) -> bytes:

@@ -109,6 +109,8 @@ def event_fields(columns: Sequence[RecordColumn], values: Sequence[Any], labels:
     for column, value in plain:
         if isinstance(value, list):
             result[column.name] = [str(labels.label(column.shown_as, one)) for one in value]
+        if column.shown_as == "packet" and not result[column.name]:
+            del result[column.name]
     result.update(stacks)
     return result
 

@@ -464,6 +464,28 @@ def test_an_event_is_the_packet(load: Load) -> None:
     assert probe.ledger() == {"seen": 2, "submitted": 2}
 
 
+@pytest.mark.proves("kernel_drops", "events.drop.packet", "knobs.packets")
+def test_an_event_has_the_begin_of_its_packet_where_that_is_asked_for(load: Load) -> None:
+    """From its Ethernet header, or its network header where it has none; at most 128 bytes, and none by default."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    flow, long = Flow(), Flow("2001:db8::1", "2001:db8::2", 53, 4444, TCP)
+    probe.set("details", events_per_s=100_000)
+    host.drop(host.packet(flow, host.eth0))
+    probe.set("details", events_per_s=100_000, packets=True)
+    frame = bytes.fromhex((TARGET + SENDER).replace(":", "") + "0800") + flow.packet(20)
+    host.drop(host.packet(flow, host.eth0))
+    host.drop(host.packet(flow, host.eth0, {"mac_header": 0xFFFF}))
+    host.drop(host.packet(long, host.eth0, payload=1000))
+    host.drop(host.packet(flow, host.eth0, {"tail": 0}))
+    probe.read()
+    found = [event.get("packet") for event in probe.events()]
+    assert found[:3] == [None, f"1:{len(frame)}:{frame.hex()}", f"101:{len(frame) - 14}:{frame[14:].hex()}"]
+    link, length, begin = str(found[3]).split(":")
+    assert (link, int(length), len(begin)) == ("1", 14 + 40 + 8 + 1000, 2 * 128)
+    assert found[4] is None
+
+
 @pytest.mark.proves("kernel_drops", "knobs.{events_per_s,flows_one_in}", "ledger.{suppressed,unsampled}")
 def test_events_keep_their_budget_and_some_flows_are_whole(load: Load) -> None:
     probe = load(PROBE)

@@ -107,6 +107,16 @@ def test_a_filter_that_no_probe_of_the_run_has_is_refused(
     assert said in str(error.value)
 
 
+def test_packets_are_asked_of_probes_that_sample_them(only_softnet: str) -> None:
+    file = Path("a.pcapng")
+    made = Measuring("summary", host=["far"], pcap=file).plan()
+    assert made.packets == file
+    asked = {one.name: one.mode for one in made.requests if one.knobs.get("packets")}
+    assert asked == {"kernel_drops": "details"}
+    with pytest.raises(BadInput, match="--pcap: no probe here samples packets: add --probe kernel_drops"):
+        Measuring(only_softnet, host=["far"], pcap=file).plan()
+
+
 def test_a_probe_that_the_profile_lacks_may_have_the_filter(only_softnet: str) -> None:
     requests = Measuring(only_softnet, ["kernel_drops"], Filters("lo"), host=["far"]).plan().requests
     assert [one.knobs["device"] for one in requests] == ["lo"]

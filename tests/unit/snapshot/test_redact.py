@@ -67,6 +67,7 @@ def secret_document(seed: int = 1) -> dict[str, Any]:
         {"process": "qemu-system-x86", "address": "127.0.0.1", "peer": "::", "count": 5},
     ]
     drops["events"] = [{"name": "drop", "comm": "nginx", "source": "192.0.2.17:53", "stack": [everything]}]
+    drops["events"][0]["packet"] = "1:60:c0000211"  # 192.0.2.17
     drops["why"] = everything
     drops["cost"] = {"x": everything}
     document["probes"]["tx_queue_latency"]["histograms"]["wait"]["by"][0]["labels"]["device"] = "tap-web-07"
@@ -111,6 +112,12 @@ def test_what_says_nothing_of_a_site_stays() -> None:
     original = msgspec.convert(secret_document(), Snapshot)
     assert snapshot.probes["kernel_drops"].counters == original.probes["kernel_drops"].counters
     assert snapshot.probes["kernel_drops"].tables["sockets"][2]["address"] == "127.0.0.1"
+
+
+def test_packets_are_left_out() -> None:
+    """Their bytes have addresses, names and what was said."""
+    assert "packet" not in redacted().probes["kernel_drops"].events[0]
+    assert "packet" in msgspec.convert(secret_document(), Snapshot).probes["kernel_drops"].events[0]
 
 
 def test_pseudonyms_are_stable_within_and_across_snapshots_and_depend_on_the_key() -> None:

@@ -253,7 +253,7 @@ def _event(scene: Scene, subject: Subject) -> Iterator[Line]:
     if event is None:
         yield [(f"{_INDENT}newer events have replaced this one", "look")]
         return
-    yield [(f"{_INDENT}{'time':<14}", "dim"), (events.clock(events.happened_ns(event)), "strong")]
+    yield [(f"{_INDENT}{'time':<14}", "dim"), (events.clock(event.happened_ns), "strong")]
     for name, value in event.fields.items():
         if isinstance(value, list):
             yield [(f"{_INDENT}{figure.safe(name, 32)}, innermost first", "dim")]

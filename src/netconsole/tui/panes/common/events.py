@@ -31,7 +31,7 @@ def rows(scene: Scene) -> list[TableRow]:
     for probe in scene.state.probes.values():
         first = probe.events_arrived - len(probe.events)
         arrived += [(event, probe.name, first + place) for place, event in enumerate(probe.events)]
-    arrived.sort(key=lambda one: (happened_ns(one[0]), one[2]), reverse=True)
+    arrived.sort(key=lambda one: (one[0].happened_ns, one[2]), reverse=True)
     return [_row(event, probe, number) for event, probe, number in arrived[:MAX_ROWS]]
 
 
@@ -84,7 +84,7 @@ def _row(event: Event, probe: str, number: int) -> TableRow:
 
 def clock_cell(event: Event) -> Cell:
     """When it happened."""
-    return Cell(clock(happened_ns(event)), float(happened_ns(event)))
+    return Cell(clock(event.happened_ns), float(event.happened_ns))
 
 
 def describe(fields: Mapping[str, Scalar | list[str]]) -> str:
@@ -106,7 +106,7 @@ def describe(fields: Mapping[str, Scalar | list[str]]) -> str:
 
 _FIRST = ("what", "reason", "location", "device", "process", "protocol")
 _ENDS = ("source", "source_port", "target", "target_port")
-_LEFT_OUT = ("mono_ns", *BROUGHT["drop_reason"], "ethertype", "netns", "cpu")
+_LEFT_OUT = ("mono_ns", *BROUGHT["drop_reason"], "ethertype", "netns", "cpu", "packet")
 
 
 def _end(fields: Mapping[str, Scalar | list[str]], name: str) -> str:
@@ -114,15 +114,3 @@ def _end(fields: Mapping[str, Scalar | list[str]], name: str) -> str:
     if not port:
         return address
     return f"[{address}]:{figure.safe(port)}" if ":" in address else f"{address}:{figure.safe(port)}"
-
-
-def happened_ns(event: Event) -> int:
-    """Wall clock of the event itself, by its own monotonic time where the probe took it; else of its reading."""
-    mono_ns = event.fields.get("mono_ns")
-    if isinstance(mono_ns, int) and not isinstance(mono_ns, bool) and 0 <= event.mono_ns - mono_ns < _LATE_NS:
-        return event.wall_ns - (event.mono_ns - mono_ns)
-    return event.wall_ns
-
-
-_LATE_NS = 3600 * 1_000_000_000
-"""An event that says to be older than an hour has another clock."""

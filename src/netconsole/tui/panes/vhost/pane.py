@@ -19,7 +19,7 @@ from netconsole.telemetry.frames import Event
 from netconsole.telemetry.tables import HistogramState, row_key
 from netconsole.tui.panes.common import baseline_cells
 from netconsole.tui.panes.common.columns import SPARK, Shown, Value, cells, history, rate, text_cell, took
-from netconsole.tui.panes.common.events import clock, happened_ns
+from netconsole.tui.panes.common.events import clock
 from netconsole.tui.panes.common.stages import side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.panes.vhost.queues import (
@@ -276,7 +276,7 @@ def _indices(scene: Scene, queue: Queue) -> Iterator[Line]:
         way = "to guest " if fields.get("direction") == "rx" else "from it  "
         moved = f"{figure.things(_ns(fields.get('packets')), 'packets')}, {_ns(fields.get('signals'))} interrupts"
         ring = ", ".join(f"{name.removesuffix('_idx')} {_ns(fields.get(name))}" for name in _OVER_TIME)
-        yield [(f"  {clock(happened_ns(event))} {way}", "dim"), (f"{ring}: {moved}", "")]
+        yield [(f"  {clock(event.happened_ns)} {way}", "dim"), (f"{ring}: {moved}", "")]
 
 
 def _lines(scene: Scene, queue: Queue) -> Iterator[Line]:
