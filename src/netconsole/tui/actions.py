@@ -55,7 +55,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("next", "tab,right", "Next table", "go to the next table or tab", "next_table(1)", "main"),
     Hotkey("previous", "shift+tab,left", "Previous table", "go to the previous table or tab", "next_table(-1)", "main"),
     Hotkey("filter", "slash", "Filter", "only rows with a text, in all tables; Esc: all", "filter", "main", "/ filter"),
-    Hotkey("unfilter", "escape", "Show all", "remove the filter", "unfilter", "main"),
+    Hotkey("unfilter", "escape", "Show all", "remove the filter; again: the scope", "unfilter", "main"),
     Hotkey("maximise", "z", "Maximise", "this table alone; again: all of them", "maximise", "main"),
     Hotkey("columns", "c", "Columns", "choose the columns of this table", "columns", "main"),
     Hotkey("hosts", "h,backspace", "Hosts", "back to all hosts; also Esc", "app.hosts", "main", "Esc hosts"),

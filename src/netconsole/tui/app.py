@@ -31,6 +31,7 @@ from netconsole.tui.panes.drops.places import DropPlaceKey
 from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
 from netconsole.tui.panes.overview.header import Pause, stated_age_s
 from netconsole.tui.panes.overview.stands_out import IncidentKey
+from netconsole.tui.scene import live_scope
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.screens.main import MainScreen
@@ -196,6 +197,7 @@ class ConsoleApp(TerminalApp):
         with self.scene() as scene:
             self._stated_s = stated_age_s(scene)
             if screen is self.main:
+                scene = live_scope.narrowed(scene, self.main.scope)
                 self.main.draw(scene, self.pause, self.session.kind, time.monotonic(), promise)
             elif isinstance(screen, Over):
                 screen.draw(scene)
@@ -566,6 +568,8 @@ class ConsoleApp(TerminalApp):
         with self.scene() as scene:
             hidden = palette.impossible(self.watched, scene, self._subject_on(screen), screen, has_knobs)
             machines, rows = named_rows.machines(scene), list(named_rows.named_rows(scene))
+            scopes = [live_scope.of_device(scene, name) for name in named_rows.devices(scene)]
+            scopes += live_scope.of_vms(scene)
         for action in sorted(actions.ACTIONS, key=palette.rank):
             if action.scope in (*self.SCOPES, "table") and action.id not in hidden:
                 yield Findable(action.title, actions.written(action, self.keys), action.help, self._runner(action))
@@ -575,6 +579,16 @@ class ConsoleApp(TerminalApp):
             yield Findable(figure.safe(vm, 48), "", "the VM on one page, and what caps it", partial(self._open_vm, vm))
         for name, title, subject in rows:
             yield Findable(name, "", title, partial(self.open, subject))
+        for scope in scopes:
+            told = "this alone, in all panes; Esc shows all again"
+            yield Findable(scope.words, "", told, partial(self._narrow, scope), scope.words.partition(" ")[0])
+
+    async def _narrow(self, scope: live_scope.LiveScope) -> None:
+        """Shows a device or a VM alone."""
+        while self.screen is not self.main:
+            await self.pop_screen()
+        self.main.scope = scope
+        self.action_redraw()
 
     def _runner(self, action: actions.Hotkey) -> Callable[[], Awaitable[object]]:
         async def run() -> None:

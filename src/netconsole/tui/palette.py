@@ -43,7 +43,7 @@ def impossible(
     table = main.table()
     if table is None:
         found |= {"filter", "columns", *(action.id for action in actions.ACTIONS if action.scope == "table")}
-    if table is None or not table.filter:
+    if (table is None or not table.filter) and main.scope is None:
         found.add("unfilter")
     if len(main.view.blocks) < 2:
         found.add("maximise")

@@ -24,7 +24,8 @@ from tests.support.tui.running import Running, running
 @asynccontextmanager
 async def crowded(size: tuple[int, int], vms: int) -> AsyncIterator[Running]:
     """The console on a host on which queue 2 of VM 7 is stuck."""
-    crowd, session = Crowd(vms, stuck=(7, 2), stuck_from=1), PlayedSession()
+    crowd = Crowd(vms, stuck=(7, 2), stuck_from=1)
+    session = PlayedSession(crowd.interval())
     app = ConsoleApp(WatchedHost(session, PROFILE, catalogue.load_all()))
     async with app.run_test(size=size) as pilot:
         one = Running(app, pilot, session)

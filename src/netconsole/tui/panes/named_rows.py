@@ -33,6 +33,11 @@ def machines(scene: Scene) -> list[str]:
     return sorted({str(row.labels["vm"]) for row in _rows(scene) if row.labels.get("vm")})
 
 
+def devices(scene: Scene) -> list[str]:
+    """The names of the devices of all rows, in the order of the alphabet."""
+    return sorted({name for row in _rows(scene) if isinstance(name := row.labels.get("device"), str) and name})
+
+
 def _rows(scene: Scene) -> Iterator[RowState]:
     return (
         row for probe in scene.state.probes.values() for table in probe.tables.values() for row in table.rows.values()

@@ -82,6 +82,9 @@ class Scene:
     verdicts: Mapping[RowName, RowVerdict] = field(default_factory=dict)
     """The state of each row of which a finding speaks: the row has at least that, wherever it is shown."""
 
+    only: str = ""
+    """The device or VM that is shown alone, in words; empty: all is shown."""
+
     made: dict[Hashable, object] = field(default_factory=dict)
     """What was made of it already: several parts of a picture need the same."""
 

@@ -35,6 +35,8 @@ class Findable(NamedTuple):
     keys: str
     what: str
     run: Callable[[], Awaitable[object] | object]
+    after: str = ""
+    """It is only found after this word, and then first."""
 
 
 def found(entries: Sequence[Findable], text: str) -> list[Findable]:
@@ -44,12 +46,15 @@ def found(entries: Sequence[Findable], text: str) -> list[Findable]:
     """
     words = text.lower().split()
     if not words:
-        return list(entries)
+        return [entry for entry in entries if not entry.after]
     ranked = []
     for place, entry in enumerate(entries):
+        if entry.after and (words[0] != entry.after or not words[1:]):
+            continue
         name, what = entry.name.lower(), entry.what.lower()
         if all(word in name or word in what for word in words):
-            ranked.append((max(_rank(name, word) for word in words), len(name), place, entry))
+            rank = -1 if entry.after else max(_rank(name, word) for word in words)
+            ranked.append((rank, len(name), place, entry))
     return [entry for *_, entry in sorted(ranked, key=lambda one: one[:3])]
 
 
@@ -82,7 +87,11 @@ class FindScreen(Screen[None]):
         self._listed: list[Findable] = []
 
     def compose(self) -> ComposeResult:
-        yield Input(id="find", compact=True, placeholder="a VM, a device, a pane, an action, any name of a row…")
+        yield Input(
+            id="find",
+            compact=True,
+            placeholder="a VM, a device, a pane, an action, a row…; vm NAME, device NAME: this alone",
+        )
         yield LineTable("found", "", COLUMNS, heads=False, is_led=True, id="found")
         yield Lines(id="over-footer")
 

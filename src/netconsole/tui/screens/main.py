@@ -21,6 +21,7 @@ from netconsole.tui.panes.drops import places
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.remembered import Remembered, pinned, subject_of
+from netconsole.tui.scene.live_scope import LiveScope
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.pane_view import PaneView
 from netconsole.tui.widgets.lines import Lines
@@ -61,6 +62,8 @@ class MainScreen(Screen[None]):
         self.pause = Pause()
         self.filter = ""
         """Tables show only rows that contain this text, in every pane."""
+        self.scope: LiveScope | None = None
+        """What is shown alone, in every pane."""
         self._message: tuple[str, Tone] | None = None
         self._missing = False
         self._strip_lines = 0
@@ -143,6 +146,7 @@ class MainScreen(Screen[None]):
         self.query_one("#header", Lines).show(first, second, *third)
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")
+            table.only = None if self.scope is None else self.scope.has
         nothing_to_say = left_out(scene, self.view.pane)
         if nothing_to_say != self.view.hidden:
             self.view.hidden = nothing_to_say
@@ -268,6 +272,9 @@ class MainScreen(Screen[None]):
         self.say("")
         if self.filter:
             self._set_filter("")
+            self._redraw()
+        elif self.scope is not None:
+            self.scope = None
             self._redraw()
         elif "hosts" not in self.without:
             await self.app.run_action("hosts")

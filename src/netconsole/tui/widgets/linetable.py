@@ -6,7 +6,7 @@ update. This table keeps the texts of the visible cells, compares them, and refr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
@@ -133,6 +133,8 @@ class LineTable(Painted, can_focus=True):
         """None: the order in which the rows were given, the most important one first."""
         self.reverse = False
         self.filter = ""
+        self.only: Callable[[Hashable], bool] | None = None
+        """Which rows are shown, by their keys. None: all."""
         self.on_top: list[Hashable] = []
         """Rows that the user wants above all others."""
         self._order = StableOrder(has_news)
@@ -311,11 +313,17 @@ class LineTable(Painted, can_focus=True):
 
     def _note_line(self, index: int, width: int) -> str:
         """A line of what is said without rows. What has no room in the last line is cut there."""
-        lines = folded("nothing matches the filter; Esc shows all" if self.filter else self.note, width - 1)
+        lines = folded(self._why_empty(), width - 1)
         return " ".join(lines[index:]) if index == self._body_lines() - 1 else "".join(lines[index : index + 1])
 
+    def _why_empty(self) -> str:
+        if self.filter:
+            return "nothing matches the filter; Esc shows all"
+        return "nothing of what is shown alone; Esc shows all" if self.only is not None and self._all else self.note
+
     def _arrange(self, fresh: bool = False) -> None:
-        matching = [row for row in self._all if not self.filter or row.contains(self.filter)]
+        wanted = self._all if self.only is None else [row for row in self._all if self.only(row.key)]
+        matching = [row for row in wanted if not self.filter or row.contains(self.filter)]
         ranked = self._sorted(matching)
         self._rows = {row.key: row for row in ranked}
         is_ranked = self.sort_column is None and not self.reverse
@@ -375,6 +383,8 @@ class LineTable(Painted, can_focus=True):
         shown = len(self._keys)
         if self.filter:
             right = f" filter '{figure.safe(self.filter, 30)}': {shown} of {len(self._all)} ─"
+        elif self.only is not None and shown < len(self._all):
+            right = f" {shown} of {len(self._all)} ─"
         else:
             right = f" {self._cursor_index + 1} of {shown} ─" if shown > self._body_lines() else "─"
         tone: Tone = "strong" if not self.has_focus else "key"

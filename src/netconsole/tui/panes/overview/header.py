@@ -59,7 +59,8 @@ def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) 
     if host is None:
         return spread([(" netconsole  ", "strong"), ("starting the collector…", "look")], right, width)
     scope = words(said(scene.profile))
-    places = _places(host, figure.safe(scene.profile.name, 24), f" · scope {scope}" if scope else "")
+    narrow = [f" · scope {scope}" if scope else "", f" · only {scene.only} (Esc)" if scene.only else ""]
+    places = _places(host, figure.safe(scene.profile.name, 24), "".join(narrow))
     left = next((place for place in places if cells(place) + 1 + cells(right) <= width), places[-1])
     return spread(left, right, width)
 

@@ -1,0 +1,79 @@
+"""A device or a VM that the user wants to see alone, until he takes that back. Everything is measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from netconsole.base import figure
+from netconsole.findings.incident import Incident
+from netconsole.probes.manifest import Manifest
+from netconsole.profile.scope import RunScope
+from netconsole.tui.scene.scene import Scene, Subject
+
+Kind: TypeAlias = Literal["device", "vm"]
+_NO_DEVICE = "/"
+"""Of a VM that has none: no device can be called that."""
+
+
+class LiveScope:
+    """What is of the whole host stays: what cannot be narrowed is no evidence of another device."""
+
+    def __init__(self, kind: Kind, name: str, devices: Iterable[str], manifests: Mapping[str, Manifest]) -> None:
+        """``devices``: those of the VM, or the device itself."""
+        self._name = name
+        self._kind = kind
+        self._devices = tuple(devices) or (_NO_DEVICE,)
+        self._manifests = manifests
+
+    @cached_property
+    def _scopes(self) -> list[RunScope]:
+        """Made when it is used: hundreds are offered, of which one is chosen."""
+        given = {"vm": self._name} if self._kind == "vm" else {}
+        return [RunScope({"device": one}, self._manifests, given) for one in self._devices]
+
+    @property
+    def words(self) -> str:
+        """As the header says it: ``vm web-07``."""
+        return f"{self._kind} {figure.safe(self._name, 40)}"
+
+    def has(self, key: Hashable) -> bool:
+        """Whether the row of this key is of it, or of the whole host."""
+        subject = key if isinstance(key, Subject) else getattr(key, "subject", None)
+        if not isinstance(subject, Subject):
+            return True
+        labels = dict(subject.key)
+        return any(scope.has(subject.probe, labels) for scope in self._scopes)
+
+    def has_incident(self, one: Incident) -> bool:
+        """Whether any of its proofs is."""
+        proofs = [proof for proof in one.evidence if proof.kind != "collector"]
+        return not proofs or any(scope.has(proof.probe, dict(proof.key)) for proof in proofs for scope in self._scopes)
+
+
+def of_device(scene: Scene, name: str) -> LiveScope:
+    """A device alone."""
+    return LiveScope("device", name, [name], scene.manifests)
+
+
+def of_vms(scene: Scene) -> list[LiveScope]:
+    """Each VM with its devices."""
+    devices: dict[str, set[str]] = {}
+    for probe in scene.state.probes.values():
+        for table in probe.tables.values():
+            for row in table.rows.values():
+                vm, device = row.labels.get("vm"), row.labels.get("device")
+                if vm:
+                    devices.setdefault(str(vm), set()).update([device] if isinstance(device, str) else [])
+    return [LiveScope("vm", name, sorted(found), scene.manifests) for name, found in sorted(devices.items())]
+
+
+def narrowed(scene: Scene, scope: LiveScope | None) -> Scene:
+    """The scene with what stands out in the scope alone."""
+    if scope is None:
+        return scene
+    findings = [one for one in scene.findings if scope.has_incident(one)]
+    log = [one for one in scene.log if scope.has_incident(one)]
+    return replace(scene, findings=findings, log=log, only=scope.words)
