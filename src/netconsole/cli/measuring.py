@@ -135,6 +135,7 @@ class Measuring:
             requests = [request for request in requests if request.source != "bpf"]
         if self.pcap is not None:
             requests = with_packets(requests)
+            chosen = with_room_for(chosen, requests)
         made = RunPlan(chosen, manifests, requests, self.probe or (), self.force, interval_s, duration_s, self.pcap)
         if requests:
             check_used(filters, made)
@@ -152,6 +153,21 @@ def with_packets(requests: Sequence[ProbeRequest]) -> list[ProbeRequest]:
     return [
         replace(one, mode="details", knobs={**one.knobs, KNOB: True}) if KNOB in one.knobs else one for one in requests
     ]
+
+
+_AHEAD = 2.0
+"""Samples come in bursts: so many times what the probes may send is within the budget, as in profile drops."""
+
+
+def with_room_for(profile: Profile, requests: Sequence[ProbeRequest]) -> Profile:
+    """The profile, whose budget allows the samples that were asked for."""
+    from netconsole.recording.packet_file import KNOB
+
+    asked = sum(float(one.knobs.get("events_per_s") or 0) for one in requests if one.knobs.get(KNOB))
+    limit = profile.budget.events_per_s
+    if limit is None or limit >= _AHEAD * asked:
+        return profile
+    return replace(profile, budget=replace(profile.budget, events_per_s=_AHEAD * asked))
 
 
 def spread(command: Callable[..., int]) -> Callable[..., int]:

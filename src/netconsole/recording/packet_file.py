@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import netconsole
+from netconsole.base.errors import bad
 from netconsole.base.figure import count, safe, things
 from netconsole.base.files import new_file
 from netconsole.telemetry import frames
@@ -73,6 +74,8 @@ class PacketFile:
 
     def open(self) -> PacketFile:
         """Raises BadInput when the file exists, or cannot be made."""
+        if self.path == Path("-"):
+            raise bad("--pcap", "", "packets go to a file, not to standard output: name one")
         self._file = new_file(self.path, "a file of packets")
         application = f"netconsole {netconsole.__version__}".encode()
         body = struct.pack("=IHHq", 0x1A2B3C4D, 1, 0, -1) + _options((_USER_APPLICATION, application))
@@ -158,8 +161,12 @@ class PacketFile:
 
     def _append(self, content: bytes) -> None:
         view = memoryview(content)
-        while view:
-            view = view[os.write(self._file, view) :]
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError:
+            os.ftruncate(self._file, self._bytes)  # back to the end of the last whole packet
+            raise
         self._bytes += len(content)
 
 

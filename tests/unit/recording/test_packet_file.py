@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -126,6 +128,28 @@ def test_a_full_file_ends_and_says_so(tmp_path: Path) -> None:
             file.take(stream.state, [sampled(stream, stack=stack) for _ in range(20)])
     assert path.stat().st_size <= 1 << 20 and file.ended == "it is full: 1 MB"
     assert 0 < len(packets(path)) == file.packets < 400 and "(it is full: 1 MB)" in file.outcome
+
+
+def test_a_full_disk_leaves_whole_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / "a.pcapng", os.write
+
+    def until_full(file: int, content: bytes) -> int:
+        if os.fstat(file).st_size > 500:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, content[:300])
+
+    monkeypatch.setattr(os, "write", until_full)
+    with writing(path) as (file, stream):
+        file.take(stream.state, [sampled(stream, f"1:128:{'ab' * 128}") for _ in range(20)])
+    assert len(packets(path)) == file.packets > 0
+    assert "(no space left on device)" in file.outcome
+
+
+def test_packets_do_not_go_to_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="packets go to a file"):
+        PacketFile(Path("-"), {}).open()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
