@@ -80,7 +80,7 @@ SHORT_IDLE_INTERVALS = 10
 Short connections have a row each, by the hundred in a second.
 """
 _ALMOST_FULL = 0.9
-_AHEAD = 2
+_AHEAD = 3
 """For so many intervals there must be room for as many new rows as have come in this one: idle ones go for it."""
 
 Json = Dict[str, Any]

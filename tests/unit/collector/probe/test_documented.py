@@ -19,7 +19,7 @@ WINDOW_MS = (1 << 27) // 1_000_000
     Stated(map_reader.IDLE_INTERVALS, 60, COLLECTOR, "rows that were idle for 60 intervals are removed"),
     Stated(map_reader._ALMOST_FULL, 0.9, COLLECTOR, "If it is more than nine tenths full"),
     Stated(map_reader.SHORT_IDLE_INTERVALS, 10, COLLECTOR, "those idle for 10 are, too, the longest idle first"),
-    Stated(map_reader._AHEAD, 2, COLLECTOR, "no room for twice as many new rows as have come in this interval"),
+    Stated(map_reader._AHEAD, 3, COLLECTOR, "no room for three times as many new rows as have come in this interval"),
     Stated(tables.MAX_ROWS, 10_000, COLLECTOR, "One frame has at most 10 000 rows"),
     Stated(tables.MAX_EXAMPLES, 500, COLLECTOR, "The latest packets of the 500 busiest rows come with them"),
     Stated(events.MAX_EVENTS, 2000, COLLECTOR, "At most 2000 events per interval are taken from the ring buffer"),
