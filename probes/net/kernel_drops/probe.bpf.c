@@ -22,6 +22,15 @@ struct drop_row {
 BPF_TABLE("percpu_hash", struct drop_key, struct drop_row, drops, NC_ROWS_drops);
 BPF_TABLE("hash", struct drop_key, struct nc_example, examples, NC_ROWS_drops);
 
+/* Rows that a CPU finds without hashing, which is the dearest part of a drop. The first key that comes to a place keeps it; what others of
+ * this place count is in `drops` alone. Nothing moves from one to the other: the collector adds them up (near_rows.py). */
+#define NEAR_SHIFT 6
+struct near_drop {
+    struct drop_key key;
+    struct drop_row row;
+};
+BPF_PERCPU_ARRAY(near_drops, struct near_drop, 1 << NEAR_SHIFT);
+
 #define STACK_DEPTH 16
 struct drop_event {
     u64 mono_ns;
@@ -252,6 +261,35 @@ static inline void keep_example(struct bpf_raw_tracepoint_args *ctx, struct sk_b
     examples.update(key, &example);
 }
 
+static inline int is_same(struct drop_key *one, struct drop_key *other)
+{
+    u64 *a = (u64 *)one, *b = (u64 *)other, differ = 0;
+
+#pragma unroll
+    for (int i = 0; i < sizeof(*one) / sizeof(u64); i++)
+        differ |= a[i] ^ b[i];
+    return !differ;
+}
+
+/* NULL: the key has no place near this CPU. A place that is free becomes its own: its next drop is counted there, so that nobody reads a
+ * count beside half of a key. Before 6.1 an interrupt may run the program amid a run of it, and there are no such places. */
+static inline struct drop_row *near_row(struct drop_key *key)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
+    u64 hash = (key->location ^ key->place.device[0] ^ ((u64)key->reason << 40 | (u64)key->l4 << 24) ^ key->place.netns) * NC_ROW_HASH;
+    u32 place = hash >> (64 - NEAR_SHIFT);
+    struct near_drop *near = near_drops.lookup(&place);
+
+    if (near && is_same(&near->key, key))
+        return &near->row;
+    if (near && !near->key.location) {
+        near->key = *key;
+        nc_example_due(&near->row.example);     /* the row in `drops` keeps this one */
+    }
+#endif
+    return NULL;
+}
+
 static inline void count_flow(struct drop_key *drop, struct nc_flow *flow, u64 weight)
 {
     struct flow_key key = {
@@ -397,7 +435,9 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
         if (weight)
             nc_ledger_add(NC_UNLISTED);
     } else {
-        row = drops.lookup_or_try_init(&key, &none);
+        row = near_row(&key);
+        if (!row)
+            row = drops.lookup_or_try_init(&key, &none);
         if (row) {
             nc_add(&row->count, weight);
             nc_row_weighed(weight);

@@ -57,7 +57,7 @@ _SECTIONS = (
     "findings", "drop_places", "panes", "governed_by", "losses",
 )  # fmt: skip
 _TABLE_KEYS = (
-    "map", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words",
+    "map", "near", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words",
     "causes", "example", "least", "most", "beyond", "sums",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
@@ -282,6 +282,8 @@ def _shown(item: Checker, known: Sequence[str]) -> tuple[str, ...]:
 def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], directory: Path) -> TableSpec:
     item.only(_TABLE_KEYS)
     item.integer("ways", 1, 1, 64)
+    if item.has("near"):
+        item.text("near")
     item.integer("most", 1024, 4, 10_000)
     for other in ("beyond", "sums"):
         if item.has(other):

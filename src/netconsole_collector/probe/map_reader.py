@@ -10,6 +10,7 @@ from netconsole_collector.kernel.bpf_maps import Map
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe import decode
 from netconsole_collector.probe.decode import LayoutError
+from netconsole_collector.probe.near_rows import NearRows
 
 
 class RowSets(Map):
@@ -221,7 +222,8 @@ class MapReader:
             least, enough = IDLE_INTERVALS, 0
         else:
             return
-        idle = [key for key, last in self._rows.items() if last.idle >= least]
+        stay = self._map.keys if isinstance(self._map, NearRows) else ()
+        idle = [key for key, last in self._rows.items() if last.idle >= least and key not in stay]
         for key in sorted(idle, key=lambda one: -self._rows[one].idle):
             if self._rows[key].idle < IDLE_INTERVALS and len(self._rows) <= enough:
                 return

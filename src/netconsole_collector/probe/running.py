@@ -83,7 +83,8 @@ class RunningProbe:
                 self._open_ranked(name, spec)
                 continue
             kept = self._maps[spec["example"]["map"]] if "example" in spec else None
-            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._there, kept))
+            near = self._maps[spec["near"]] if "near" in spec else None
+            self._tables.append(TableReader(name, spec, self._maps[spec["map"]], self._labels, self._there, kept, near))
         for name, spec in self.spec.get("histograms", {}).items():
             bpf_map = self._maps[spec["map"]]
             is_array = bpf_map.info.type == bpf_maps.MAP_PERCPU_ARRAY

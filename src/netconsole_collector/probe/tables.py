@@ -7,6 +7,7 @@ from netconsole_collector.names.labels import Labeller
 from netconsole_collector.probe.decode import Layout, RecordColumn
 from netconsole_collector.probe.examples import ExampleReader
 from netconsole_collector.probe.map_reader import MapReader, MapRow, RowSets
+from netconsole_collector.probe.near_rows import NearRows
 
 MAX_ROWS = 10000
 """Rows of one frame; the busiest are kept."""
@@ -69,16 +70,19 @@ class TableReader:
         labels: Labeller,
         there: AbstractSet[str] = frozenset(),
         examples: Optional[Map] = None,
+        near: Optional[Map] = None,
     ) -> None:
         """``there``: attached programs, and facts of the kernel. What needs anything else is unknown: no row has it.
 
-        ``examples``: the map of the latest packets, where the manifest names one.
+        ``examples``: the map of the latest packets, where the manifest names one. ``near``: that of near_rows.py.
         """
         self.name = name
         self._unknown = {one["name"] for one in spec["value"] if not there >= set(one.get("needs", ()))}
         self.counter: Optional[str] = spec.get("counter")
         if "ways" in spec:
             bpf_map = RowSets(bpf_map, spec["ways"], Layout(spec["key"]).size, Layout(spec["value"]).size)
+        if near is not None:
+            bpf_map = NearRows(bpf_map, near)
         self._examples = (
             ExampleReader(examples, spec["example"], bpf_map.info.key_size, labels, "table " + name)
             if examples is not None

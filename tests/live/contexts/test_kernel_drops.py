@@ -32,7 +32,7 @@ from tests.support.live.contexts.packets import (
     Flow,
     MadeUpHost,
 )
-from tests.support.live.contexts.unattached import UnattachedProbe
+from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
 
 PROBE = "kernel_drops"
 Load = Callable[..., UnattachedProbe]
@@ -399,6 +399,25 @@ def test_a_reason_that_this_kernel_does_not_have_changes_nothing(load: Load) -> 
     for why in ("XDP", "NO_SOCKET"):
         host.drop(host.packet(Flow(), host.eth0), why)
     assert host.rows("reason") == {"XDP": 1}
+
+
+def test_more_rows_than_places_near_a_cpu_are_all_exact(load: Load) -> None:
+    """Some find theirs near the CPU from their second drop on, others share a place and are in the hash alone."""
+    probe = load(PROBE)
+    host = Drops(probe)
+    devices = {f"dev{number}": host.device(f"dev{number}", host.net_, 10 + number) for number in range(200)}
+    skb = host.packet(Flow(), host.eth0)
+    for cpu, drops in zip(sorted(CPUS), (3, 2), strict=False):
+        with on_cpu(cpu):
+            for _ in range(drops):
+                for device in devices.values():
+                    probe.memory.change("sk_buff", skb, {"dev": device})
+                    host.drop(skb, "NO_SOCKET")
+    each = sum((3, 2)[: len(CPUS)])
+    assert host.rows("device") == dict.fromkeys(devices, each)
+    assert probe.counters() == {"drops": 200 * each} and probe.ledger() == {}
+    near = probe.running._tables[0].reader._map.keys  # type: ignore[attr-defined]
+    assert 32 <= len(near) <= 64 * len(CPUS), "the others share a place"
 
 
 @pytest.mark.proves("kernel_drops", "ledger.{map_full,parse_failed}")
