@@ -6,6 +6,7 @@ from typing import Any, Dict
 CAUSE_S = 10.0
 """Of why something is wrong: nobody looks at an empty screen meanwhile, and a host in trouble answers late."""
 KNOWN: Dict[str, float] = {
+    "backlog": CAUSE_S,
     "bridge_port": CAUSE_S,
     "command": 10.0,
     "conntrack": CAUSE_S,

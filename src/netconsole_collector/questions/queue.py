@@ -20,6 +20,7 @@ _GET_QDISC, _GET_CLASS, _QDISC = 38, 42, struct.Struct("=BxxxiIII")
 _READINGS, _PAUSE_S = 4, 0.25
 _MTU, _PEER, _CARRIER, _PEER_NAMESPACE = 4, 5, 33, 37
 _UP = 1
+_NONE = "noqueue"
 
 
 def answer(arguments: Json) -> Any:
@@ -67,7 +68,7 @@ def _looked_up(device: str, namespaces: List[Tuple[str, int]]) -> Tuple[Json, Un
 def _root(routes: RouteSocket, link: Interface) -> Json:
     qdiscs = _qdiscs(routes, link)
     root = next((one for one in qdiscs if one.parent == TC_H_ROOT), None)
-    if root is None:
+    if root is None or root.kind == _NONE:  # what dropped is gone by now: this one drops nothing
         return {"kind": None, "classes": 0, "inner": None}
     classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
     inner = _dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None

@@ -9,6 +9,7 @@ import pytest
 
 from netconsole.base import figure
 from netconsole.findings.rules import WHY, rule_of, say
+from netconsole.findings.verdicts import shipped
 from netconsole.probes import catalogue
 from netconsole.probes.causes import CAUSE_LABELS, Causes
 from netconsole.probes.manifest import FindingSpec
@@ -157,3 +158,20 @@ def test_an_effect_gives_no_advice_of_its_own() -> None:
     (one,) = Watched().interval(*ends)
     assert one.next and not any("MTU" in text for text in one.next)
     assert not any(command.startswith("ip ") for command in one.commands)
+
+
+OF_THE_MACHINE = re.compile(
+    r"net[./]core[./](netdev_\w+|dev_weight\w*|rmem_\w+|wmem_\w+|busy_\w+|flow_limit\w*|rps_\w+|default_qdisc)"
+    r"|net[./]ipv4[./](tcp_mem|udp_mem|tcp_max_orphans|route[./]\w+|inet_peer_\w+|neigh[./]default[./]gc_\w+)"
+)
+"""Not in other network namespaces than the host's (net_core_table of net/core/sysctl_net_core.c; ipv4_table)."""
+
+
+def test_settings_of_the_whole_machine_are_looked_up_on_the_host() -> None:
+    """In the namespace of a container there is no such file."""
+    commands = [command for spec in causes().specs for command in spec.commands]
+    commands += [command for verdict in shipped().verdicts for command in verdict.commands]
+    commands += [command for one in MANIFESTS.values() for rule in one.findings for command in rule.commands]
+    asked = [command for command in commands if OF_THE_MACHINE.search(command)]
+    assert len(asked) >= 4
+    assert [command for command in asked if not command.startswith("host: ")] == []

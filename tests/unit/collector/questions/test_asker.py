@@ -57,7 +57,7 @@ def answered(asked: Asker, now_ns: int = 0) -> list[dict[str, Any]]:
     [
         ("echo", {"of": "\ud800 ü"}, {"of": "\ud800 ü"}, None),
         ("echo", [], None, "arguments: expected an object"),
-        ("none", {}, None, "unknown question 'none': expected bridge_port, "),
+        ("none", {}, None, "unknown question 'none': expected backlog, "),
         (None, {}, None, "unknown question 'None'"),
         ("long", {}, None, "long: an answer of more than 3 MB"),
         ("broken", {}, None, "KeyError: 7"),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from netconsole_collector.questions import queue
 from netconsole_collector.questions.queue import only_one
 from netconsole_collector.sources.qdiscs import TC_H_ROOT, Qdisc
 
@@ -32,3 +36,14 @@ def test_what_contains_it_counts_the_same_packets() -> None:
     root = qdisc("prio", 0x10000, TC_H_ROOT, 5)
     chain = [qdisc("tbf", 0x100000, 0x10001, 5), qdisc("bfifo", 0x200000, 0x100001, 5)]
     assert only_one(root, [root, *chain]) == "bfifo 20:"
+
+
+@pytest.mark.parametrize(("kind", "said"), [("pfifo", "pfifo"), ("noqueue", None)])
+def test_a_device_without_a_queue_is_not_said_to_drop(
+    monkeypatch: pytest.MonkeyPatch, kind: str, said: str | None
+) -> None:
+    """Its shaper was taken away before the question came."""
+    monkeypatch.setattr(queue, "_qdiscs", lambda *_: [qdisc(kind, 0, TC_H_ROOT, 0)])
+    link: Any = SimpleNamespace(number=1)
+    routes: Any = SimpleNamespace(dump=lambda *_: ())
+    assert queue._root(routes, link)["kind"] == said
