@@ -64,6 +64,8 @@ def console(
         raise bad("terminal", "", "the console needs one; `netconsole snapshot` measures without")
     interval_s, against = what.interval_s(), None
     if what.host and len(what.host) > 1:
+        if what.pcap is not None:
+            raise bad("--pcap", "", "this option is for one host: open a console for each")
         for name in given:
             raise bad(f"--{name}", "", "this option is for one host; in the console of a host press b or w instead")
         return _rack(what.host, what.plan(interval_s))

@@ -210,3 +210,16 @@ def test_the_console_needs_no_heavy_library_but_textual() -> None:
     code = f"import sys; import {modules}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"textual", "rich", "pyroute2", "pydantic", "ovs"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("option", "way_out"), [("pcap", "open a console for each"), ("record", "press b or w instead")]
+)
+def test_one_file_is_not_written_for_several_hosts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, way_out: str
+) -> None:
+    monkeypatch.setattr("netconsole.cli.measure.has_terminal", lambda: True)
+    file = tmp_path / "file"
+    code, out, err = run(capsys, "--host", "a", "--host", "b", f"--{option}", str(file))
+    assert (code, out) == (2, "") and "this option is for one host" in err and way_out in err
+    assert not file.exists()
