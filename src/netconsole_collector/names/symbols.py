@@ -3,6 +3,7 @@
 The addresses are in sorted arrays. The names are compressed in blocks, and a few blocks at a time are unpacked.
 """
 
+import os
 import time
 import zlib
 from array import array
@@ -18,8 +19,9 @@ _MAX_KNOWN = 8192
 _MAX_UNPACKED = 16
 _REREAD_AFTER_S = 10.0
 """A module may have been loaded meanwhile. So kallsyms is read again for an unknown address, but only so often."""
+_MODULES = "/sys/module"
 _PAGE_BYTES = 4096
-"""A module that was loaded meanwhile lies behind another one, with a free page between them (mm/vmalloc.c)."""
+"""A module that was loaded meanwhile may begin on the next page behind another one (mm/execmem.c)."""
 _MAX_FUNCTION_BYTES = 1 << 20
 """An address farther than this behind the last symbol of the kernel, or of a module, is not inside it."""
 
@@ -41,6 +43,7 @@ class Symbols:
         self._path = path
         self._runs: List[_Run] = []
         self._read_at: Optional[float] = None
+        self._modules = 0
         self._known: Dict[int, Tuple[str, int]] = {}
         self._unpacked: Dict[bytes, List[str]] = {}
 
@@ -71,7 +74,8 @@ class Symbols:
         return known
 
     def _stale(self) -> bool:
-        return self._read_at is None or time.monotonic() - self._read_at > _REREAD_AFTER_S
+        is_old = self._read_at is None or time.monotonic() - self._read_at > _REREAD_AFTER_S
+        return is_old or modules() != self._modules
 
     def _search(self, address: int) -> Tuple[Optional[Tuple[str, int]], bool]:
         """The function and the offset in it, and whether it is not in a module that may be new."""
@@ -81,7 +85,7 @@ class Symbols:
                 if run.module and address - run.addresses[index] >= _MAX_FUNCTION_BYTES:
                     continue
                 name = self._names(run.blocks[index // _BLOCK])[index % _BLOCK]
-                is_sure = not run.module or address < run.last + _PAGE_BYTES
+                is_sure = not run.module or address // _PAGE_BYTES <= run.last // _PAGE_BYTES
                 return (name, address - run.addresses[index]), is_sure
         return None, False
 
@@ -95,7 +99,7 @@ class Symbols:
 
     def _read(self) -> None:
         """Reads kallsyms line by line. The kernel's own symbols come sorted; those of a module are sorted here."""
-        self._read_at = time.monotonic()
+        self._read_at, self._modules = time.monotonic(), modules()
         self._runs, self._known, self._unpacked = [], {}, {}
         run = _RunBuilder("")
         try:
@@ -113,6 +117,14 @@ class Symbols:
             pass  # what was read before the wrong line still helps
         self._runs.extend(run.done())
         self._runs.sort(key=lambda one: one.first, reverse=True)  # modules lie above the kernel
+
+
+def modules() -> int:
+    """How many modules this kernel has, roughly: it changes with each that is loaded or removed."""
+    try:
+        return os.stat(_MODULES).st_nlink
+    except OSError:
+        return 0
 
 
 class _RunBuilder:

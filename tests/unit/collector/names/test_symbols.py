@@ -63,3 +63,17 @@ def test_a_module_that_was_loaded_later_is_not_taken_for_the_one_before_it(
     monkeypatch.setattr("netconsole_collector.names.symbols._REREAD_AFTER_S", 0.0)
     assert symbols.function(0xFFFFFFFFC0103010) == "nft_do_chain"
     assert symbols.frame(0xFFFFFFFFC0100810) == "last+0x10"
+
+
+def test_a_module_that_begins_on_the_next_page_is_known_as_soon_as_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since 6.13 (execmem) there is no free page between two modules."""
+    path = tmp_path / "kallsyms"
+    path.write_text("ffffffffc0100000 t first\t[one]\nffffffffc0100f00 t last\t[one]\n")
+    symbols = Symbols(str(path))
+    assert symbols.function(0xFFFFFFFFC0100FF0) == "last"
+    with path.open("a") as file:
+        file.write("ffffffffc0101000 t nft_do_chain\t[nf_tables]\n")
+    monkeypatch.setattr("netconsole_collector.names.symbols.modules", lambda: -1)
+    assert symbols.function(0xFFFFFFFFC0101010) == "nft_do_chain"
