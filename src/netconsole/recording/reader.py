@@ -97,6 +97,17 @@ class Recording:
             self.close()
             raise
 
+    @classmethod
+    def of_memory(cls, content: bytes) -> Recording:
+        """A recording that is in memory alone. Raises BadInput, like opening one."""
+        memory = os.memfd_create("netconsole")
+        try:
+            with os.fdopen(os.dup(memory), "wb") as file:
+                file.write(content)
+            return cls(Path(f"/proc/self/fd/{memory}"))
+        finally:
+            os.close(memory)
+
     def close(self) -> None:
         """Closes the file. Idempotent."""
         if self._file >= 0:

@@ -12,20 +12,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import zstandard
 
 import netconsole
 from netconsole.base import figure
-from netconsole.base.errors import BadInput
+from netconsole.base.errors import BadInput, bad
 from netconsole.base.timestamps import utc
 from netconsole.findings import saved_log
 from netconsole.findings.saved_log import SavedIncident
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
 from netconsole.recording.format import SCHEMA, Header, Mark, RecordedProbe, RecordedProfile
-from netconsole.recording.writer import MAX_BYTES, MAX_S, PARTS, RecordingFile
+from netconsole.recording.writer import MAX_BYTES, MAX_S, PARTS, KeptBlocks, MemoryFile, RecordingFile
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.frames import AnyFrame, Host, Mode
 from netconsole.telemetry.state import State
@@ -62,15 +62,20 @@ class Recorder:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         header: Header,
         budget: Budget | None = None,
         max_bytes: int = MAX_BYTES,
         max_s: float = MAX_S,
         on_end: Callable[[str], None] | None = None,
+        before: KeptBlocks | None = None,
     ) -> None:
-        """``on_end`` is called with one line when the recording ends by itself. Raises BadInput: see RecordingFile."""
-        self._file = RecordingFile(path, header, max_bytes, max_s)
+        """``on_end`` is called with one line when the recording ends by itself. Raises BadInput: see RecordingFile.
+
+        ``path``: None to record into memory. ``before``: what was recorded before, with which it begins.
+        """
+        self._memory = MemoryFile(header, max_bytes, max_s) if path is None else None
+        self._file = self._memory or RecordingFile(cast(Path, path), header, max_bytes, max_s)
         self.log: Callable[[], Sequence[SavedIncident]] | None = None
         """What tells the incidents so far, as at the beginning of a block. Called under the session's lock."""
         self._leads = header.leads
@@ -89,15 +94,33 @@ class Recorder:
         self._ended: str | None = None
         self._over_budget = False
         self._left_out = 0
-        self._intervals = 0
+        self._intervals = before.intervals if before is not None else 0
         self._block_began_ns: int | None = None
         self._block_bytes = 0
         self._block_is_due = False
         """Whether a batch that waits will begin a new block."""
-        self._bytes = 0
+        self._bytes = before.bytes if before is not None else 0
         self._last = Mark(0, 0, 0, 0)
+        if before is not None:
+            self._adopt(before)
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
+
+    def _adopt(self, before: KeptBlocks) -> None:
+        """Raises BadInput where it cannot be written."""
+        try:
+            self._file.adopt(before)
+        except OSError as error:
+            self._file.close()
+            raise bad(self._file.path, "", f"cannot write: {(error.strerror or str(error)).lower()}") from None
+
+    def memory(self) -> bytes:
+        """What was recorded into memory, as a file has it."""
+        return self._memory.whole() if self._memory is not None else b""
+
+    def kept(self) -> KeptBlocks | None:
+        """The same as blocks for another recorder to begin with, after this one was closed."""
+        return None if self._memory is None else self._memory.kept(self._intervals, self._bytes)
 
     @property
     def progress(self) -> Progress:

@@ -43,6 +43,8 @@ class Position:
     since_s: float
     """The place from which a snapshot counts."""
     trouble: str | None
+    behind_s: float | None = None
+    """How long ago it was, where it is of the memory of a live session; None: of a recording."""
 
 
 class ReplaySession:

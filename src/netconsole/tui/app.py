@@ -31,6 +31,7 @@ from netconsole.tui.panes.drops.places import DropPlaceKey
 from netconsole.tui.panes.overview.against_baseline import Key as AgainstKey
 from netconsole.tui.panes.overview.header import Pause, stated_age_s
 from netconsole.tui.panes.overview.stands_out import IncidentKey
+from netconsole.tui.rewinding import by_seconds, by_steps
 from netconsole.tui.scene import live_scope
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Scene, Subject
 from netconsole.tui.scene.silent import why_silent
@@ -45,6 +46,7 @@ from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
 
 if TYPE_CHECKING:
+    from netconsole.recording.player import Player
     from netconsole.run.ping_plan import PingPlan
     from netconsole.tui.screens.detail import DetailScreen
     from netconsole.tui.screens.find import Findable
@@ -97,6 +99,8 @@ class ConsoleApp(TerminalApp):
         self._empty_pane = EmptyPane(self, lambda: self.watched, self.begin, self.say_of)
         self._charted: Subject | None = None
         self._asked_to_leave_s = -LEAVE_WITHIN_S
+        self._is_going = False
+        """Whether a thread goes to another moment."""
 
     @property
     def watched(self) -> WatchedHost:
@@ -139,7 +143,8 @@ class ConsoleApp(TerminalApp):
             self._first_baseline = None
 
     def follow(self, watched: WatchedHost) -> None:
-        """Listens to the news of a host from now on."""
+        """Listens to the news of a host from now on, and remembers them."""
+        watched.rewinding.begin(watched.profile)
         watched.session.on_news(self.pump.news)
         if watched.enforcer is not None:
             watched.enforcer.on_action(partial(self._show_action, watched))
@@ -216,8 +221,51 @@ class ConsoleApp(TerminalApp):
     # ---- actions
 
     def action_pause(self) -> None:
-        """First press: holds the order of rows. Second: holds the screen. Third: live again."""
-        self.watched.next_pause()
+        """First press: holds the order of rows. Second: holds the screen. Third: live again. Of the past: now."""
+        if self.watched.rewinding.place is not None:
+            self.watched.rewinding.show(None)
+        else:
+            self.watched.next_pause()
+        self.draw()
+
+    # ---- back in time
+
+    def action_step(self, count: int) -> None:
+        """One interval back or forward, in what is remembered of this session."""
+        self._go(by_steps(count))
+
+    def action_jump_by(self, seconds: int) -> None:
+        """Seconds back or forward."""
+        self._go(by_seconds(seconds))
+
+    def _go(self, move: Callable[[Player], object]) -> None:
+        watched = self.watched
+        if not self._is_going:
+            self._is_going = True
+
+            def work() -> None:
+                self.call_later(self._arrived, watched, watched.rewinding.go(move))
+
+            in_thread(self, work, partial(self._not_gone, watched))
+
+    def _not_gone(self, watched: WatchedHost, why: str) -> None:
+        self._is_going = False
+        self.say_of(watched, why, "act")
+
+    def _arrived(self, watched: WatchedHost, player: Player | None) -> None:
+        """Shows where a move has led. The end of what is remembered is now."""
+        self._is_going = False
+        is_past = player is not None and not player.at_end
+        watched.rewinding.show(player if is_past else None)
+        if not is_past:
+            self.say_of(
+                watched, "this is now; , goes back" if player else "nothing is remembered to go back to", "look"
+            )
+        self.draw()
+
+    def action_now(self) -> None:
+        """Back to what happens now."""
+        self.watched.rewinding.show(None)
         self.draw()
 
     def action_leave(self) -> None:
@@ -304,6 +352,9 @@ class ConsoleApp(TerminalApp):
         from netconsole.tui.screens.snapshot import SnapshotScreen
 
         watched = self.watched
+        if watched.rewinding.place is not None:
+            self.say("a snapshot is of now: Esc goes there; w writes a recording that has the minutes before", "look")
+            return
         write = partial(self._write, watched)
         written = partial(self._written, watched)
         self.push_screen(SnapshotScreen(self.session, watched.take, write, written, ran=[*watched.ran.values()]))
@@ -609,6 +660,7 @@ class ConsoleApp(TerminalApp):
     def close_files(self) -> None:
         """Ends the recordings that run."""
         self.watched.recordings.close()
+        self.watched.rewinding.end()
 
     def farewell(self, started_s: float) -> str:
         """The message after the exit."""

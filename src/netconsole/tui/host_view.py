@@ -6,6 +6,7 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -32,6 +33,7 @@ from netconsole.tui.panes.catalogue import panes
 from netconsole.tui.panes.overview.header import Pause
 from netconsole.tui.recordings import Recordings
 from netconsole.tui.remembered import Remembered
+from netconsole.tui.rewinding import Rewinding
 from netconsole.tui.scene.scene import Output, Scene
 from netconsole.tui.screens.main import MainScreen
 from netconsole_collector.compile.refused import NOT_LOADED
@@ -92,7 +94,8 @@ class WatchedHost:
         self.comparison: LiveComparison | None = None
         self.findings = Incidents(manifests, profile.budget)
         self.balance = BalanceWatch()
-        self.recordings = Recordings(session, manifests, self.findings.saved)
+        self.rewinding = Rewinding(session, manifests, self.findings.saved)
+        self.recordings = Recordings(session, manifests, self.findings.saved, self.rewinding)
         self.snapshots: list[Path] = []
         """Snapshots written so far."""
         self.ran: dict[str, CommandData] = {}
@@ -120,6 +123,15 @@ class WatchedHost:
                 balance=self.balance, verdicts=at.verdicts,
             )  # fmt: skip
 
+        place = self.rewinding.place
+        if place is not None:
+            with self.session.view() as state:
+                now_ns = state.collector.closed_mono_ns
+            log, verdicts = tuple(place.findings.log), place.findings.verdicts
+            moment = _Moment(place.state, None, place.standing, log, verdicts)
+            actions, position = tuple(place.actions), self.rewinding.position(now_ns)
+            yield replace(made(moment, None), replay=position, actions=actions, comparison=None, balance=None)
+            return
         if self._frozen is not None:
             age_s, held_s = self._frozen.age_s, time.monotonic() - self.pause.since_s
             yield made(self._frozen, None if age_s is None else age_s + held_s)

@@ -21,6 +21,7 @@ _BY_KEY_ALONE = frozenset(
     }
 )
 """Actions that mean nothing in a list: it is open already, and Tab or an arrow is shorter."""
+_IN_TIME = frozenset(f"replay.{move}" for move in ("on", "back", "forward", "rewind", "far_forward", "far_rewind"))
 _OF_A_ROW = frozenset({"investigate", "run", "vm", "chart", "copy", "filter", "columns"})
 
 
@@ -45,6 +46,8 @@ def impossible(
         found |= {"filter", "columns", *(action.id for action in actions.ACTIONS if action.scope == "table")}
     if (table is None or not table.filter) and main.scope is None:
         found.add("unfilter")
+    if watched.session.kind != "recorded" and not watched.rewinding.remembers:
+        found |= _IN_TIME
     if len(main.view.blocks) < 2:
         found.add("maximise")
     if subject is None:

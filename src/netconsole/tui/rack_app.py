@@ -35,7 +35,7 @@ COST_EVERY_S = 5.0
 """What it costs here is read so often: each reading takes some milliseconds."""
 RACK_ACTIONS = frozenset({"screenshot", "help", "quit"})
 """The actions of the console that the rack has too."""
-_OF_A_HOST = frozenset({"investigate", "run", "vm", "chart", "copy", "pause", "record"})
+_OF_A_HOST = frozenset({"investigate", "run", "vm", "chart", "copy", "pause", "record", "step", "jump_by"})
 
 
 class RackedHost(Protocol):
@@ -205,6 +205,7 @@ class RackApp(ConsoleApp):
     def close_files(self) -> None:
         for watched in self._met.values():
             watched.recordings.close()
+            watched.rewinding.end()
 
     def farewell(self, started_s: float) -> str:
         """The message after the exit: of every host that was measured."""

@@ -12,6 +12,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.recording.recorder import Progress, Recorder, default_path, describe
 from netconsole.telemetry.session import Recordable, Session
+from netconsole.tui.rewinding import Rewinding
 from netconsole.tui.widgets.look import Tone
 
 
@@ -19,9 +20,14 @@ class Recordings:
     """At most one recording at a time."""
 
     def __init__(
-        self, session: Session, manifests: Mapping[str, Manifest], log: Callable[[], Sequence[SavedIncident]]
+        self,
+        session: Session,
+        manifests: Mapping[str, Manifest],
+        log: Callable[[], Sequence[SavedIncident]],
+        rewinding: Rewinding,
     ) -> None:
-        """``log``: the incidents so far, which a recording carries."""
+        """``log``: the incidents so far, which a recording carries; ``rewinding``: what it begins with."""
+        self._rewinding = rewinding
         self._session = session
         self._log = log
         self._manifests = manifests
@@ -48,15 +54,22 @@ class Recordings:
             return "this session cannot be recorded", "look"
         with session.view() as state:
             modes, host = {name: probe.mode for name, probe in state.probes.items()}, state.host
+            now_ns = state.collector.closed_mono_ns
+        before = None
         try:
             header = describe(profile, modes, self._manifests, host or identity.describe())
-            recorder = Recorder(default_path(), header, profile.budget, on_end=on_end)
+            path, before = default_path(), self._rewinding.end()
+            recorder = Recorder(path, header, profile.budget, on_end=on_end, before=before)
         except BadInput as error:
             return str(error), "act"
+        finally:
+            self._rewinding.begin(profile, before)
         recorder.log = self._log
         self._recorder = recorder
         session.attach(recorder)
-        return f"recording to {figure.safe(recorder.progress.path)}", "ok"
+        since_ns = before.blocks[0][1].mono_ns if before is not None and before.blocks else None
+        begins = "" if since_ns is None or now_ns is None else f", and the {(now_ns - since_ns) / 1e9:.0f} s before"
+        return f"recording to {figure.safe(recorder.progress.path)}{begins}", "ok"
 
     def close(self) -> None:
         """Ends the running recording, if there is one."""

@@ -17,7 +17,7 @@ async def test_the_palette_offers_only_what_can_run_here_and_now() -> None:
 
         first = offered()
         assert not first & {"Hosts", "Investigate", "Facts", "Undo, pin", "Show all", "Find", "Up"}
-        assert not any("forward" in title for title in first), "this is no replay"
+        assert not any("forward" in title for title in first), "nothing is remembered, and this is no replay"
         assert {"Copy", "Columns", "Maximise", "Filter", "Sort", "Details"} <= first
         await one.press("slash", *"iperf", "enter")
         assert "Show all" in offered()

@@ -69,6 +69,8 @@ class MainScreen(Screen[None]):
         self._strip_lines = 0
         self._strip_needed_s = 0.0
         self._will_redraw = False
+        self._is_rewound = False
+        """Whether what is shown is not now."""
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
@@ -142,7 +144,8 @@ class MainScreen(Screen[None]):
         reasons = {name: missing_text(scene, pane) for name, pane in self.panes.items()}
         empty = {name for name, why in reasons.items() if why}
         second, has_cost = header.second_line(scene, self.current, marks, width, empty)
-        third = [] if scene.replay is None else [header.replay_line(scene.replay, width)]
+        self._is_rewound = scene.replay is not None and scene.replay.behind_s is not None
+        third = [] if scene.replay is None or self._is_rewound else [header.replay_line(scene.replay, width)]
         self.query_one("#header", Lines).show(first, second, *third)
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")
@@ -270,7 +273,9 @@ class MainScreen(Screen[None]):
 
     async def action_unfilter(self) -> None:
         self.say("")
-        if self.filter:
+        if self._is_rewound:
+            await self.app.run_action("now")
+        elif self.filter:
             self._set_filter("")
             self._redraw()
         elif self.scope is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from netconsole.base import figure
+from netconsole.base.timestamps import clock
 from netconsole.profile.scope import said, words
 from netconsole.recording.replay_session import Position
 from netconsole.telemetry.frames import Host
@@ -47,7 +48,8 @@ def is_stale(scene: Scene, stated_s: int) -> bool:
 
 def first_line(scene: Scene, pause: Pause, kind: str, now_s: float, width: int) -> Line:
     """Host, kernel and profile; live or paused, elapsed time, age of the figures."""
-    host = scene.state.host if scene.replay is None else scene.replay.host
+    is_recorded = scene.replay is not None and scene.replay.behind_s is None
+    host = scene.replay.host if scene.replay is not None and is_recorded else scene.state.host
     right = [
         *_governed(scene),
         *_recording(scene),
@@ -123,7 +125,7 @@ def _tabs(pane: str, levels: Mapping[str, str], between: str | None, empty: Coll
 
 def _liveness(scene: Scene, pause: Pause, kind: str, now_s: float) -> list[Piece]:
     if scene.replay is not None:
-        return _recorded(scene.replay)
+        return _recorded(scene.replay) if scene.replay.behind_s is None else _rewound(scene.replay)
     connection = scene.connection
     paused = f"{max(0, int(now_s - pause.since_s))} s"
     if connection.phase == "lost":
@@ -143,6 +145,12 @@ def _recorded(place: Position) -> list[Piece]:
     """When the figures were recorded, in the time zone of whoever looks at them."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(place.wall_ns / 1e9))
     return [("RECORDING", "look"), (f" {at}", "strong")]
+
+
+def _rewound(place: Position) -> list[Piece]:
+    """That this is not now. In reverse: it must never be taken for now, without colour too."""
+    ago = figure.elapsed(place.behind_s)
+    return [(f" REWOUND {clock(place.wall_ns)}, {ago} ago ", "here"), (" Esc", "key"), (" now", "dim")]
 
 
 def _governed(scene: Scene) -> list[Piece]:
