@@ -96,7 +96,7 @@ class Fault:
     def prepare(self, stack: ExitStack) -> None:
         """The wire, what stands at its ends, and the fault itself."""
         if self.fast and IS_EMULATED:
-            self.cannot = "an emulated machine does not reach its rate"
+            self.cannot = "an emulated machine is too slow for it"
             return
         for name, value in self.settings.items():
             stack.callback(run, "sysctl", "-qw", f"{name}={run('sysctl', '-n', name).strip()}")
