@@ -137,6 +137,7 @@ class MapReader:
         self._numbers = struct.Struct("=" + numbers * cpus) if numbers is not None else None
         self._evicts = evicts
         self._rows: Dict[bytes, _LastReading] = {}
+        self._taken: Optional[List[Tuple[bytes, bytes]]] = None
         self._changing = labels.changing(column.shown_as for column in self._key.columns)
         self._changes: List[int] = []
         self._generation = 0
@@ -149,13 +150,21 @@ class MapReader:
         self._leaving_first = 0
         """The same of those that went away after it, and are still among its rows."""
 
+    def take(self) -> None:
+        """Takes all rows as they are now; :meth:`read` makes of them what it needs, which takes a time."""
+        self._taken = list(self._map.items())
+
     def read(self) -> List[MapRow]:
-        """All rows. A key that has vanished counts as evicted: an LRU map evicts by itself."""
+        """All rows, as they were taken last, or now.
+
+        A key that has vanished counts as evicted: an LRU map evicts by itself.
+        """
         self._generation += 1
         self._come = 0
         self.evicted_first += self._leaving_first
         self._leaving_first = 0
-        rows = [self._row(key, value) for key, value in self._map.items()]
+        taken, self._taken = self._taken, None
+        rows = [self._row(key, value) for key, value in (self._map.items() if taken is None else taken)]
         for key in [key for key, last in self._rows.items() if last.generation != self._generation]:
             self.evicted_first += self._forget(key)
         # The rows of an array are always there: nothing could take their place, and the kernel refuses (EINVAL).

@@ -25,6 +25,8 @@ COUNTERS = "counters"
 FULL_EVERY = 10
 """Every tenth table of a probe is full (docs/reference/frames.md)."""
 _MAPS_KB_EVERY = 10
+_TAKES, _LITTLE = 3, 100
+"""Counters and rows are taken again, so often in all, if more came between than this, and a hundredth of all."""
 _NS_PER_MS = 1000000
 
 Json = Dict[str, Any]
@@ -64,6 +66,8 @@ class RunningProbe:
         self._ledger_slots: Optional[bpf_maps.Map] = None
         self._checks: Optional[checks.Checks] = None
         self._totals: Dict[str, int] = {}
+        self._taken: Dict[str, int] = {}
+        """The counters in the last reading."""
         self._readings = self._configured = 0
         self._maps_kb: Optional[int] = None
         self._read_ns = began_ns
@@ -230,7 +234,7 @@ class RunningProbe:
 
         ``is_whole``: also what is read less often.
 
-        Counters are read before the tables that they are compared with: only rows may be ahead.
+        Counters are taken before the tables that they are compared with: only rows may be ahead.
         """
         full = self._readings % FULL_EVERY == 0
         self._readings += 1
@@ -242,13 +246,12 @@ class RunningProbe:
         self._read_mode = self.mode
         unseen_ns = self._unseen.take(now_ns)
         seen = {"seen_ns": max(0, interval_ns - unseen_ns)} if unseen_ns else {}
-        bodies = self._counters(interval_ns, modes, seen)
-        accounts = ledger.read(self._ledger_slots)
         has_rows = modes != {COUNTERS}
+        shown = [one for one in self._tables if has_rows and _is_of(self.spec["tables"][one.name], modes)]
+        accounts = self._take([one for one in shown if one.counter is not None])
+        bodies = self._counters(interval_ns, modes, seen)
         scatter = self._count("scatter", accounts["scatter"])["delta"]
-        for table in self._tables if has_rows else []:
-            if not _is_of(self.spec["tables"][table.name], modes):
-                continue
+        for table in shown:
             body = table.read(full)._asdict()
             share = {"one_in": tables.one_in(table.grown, scatter)} if scatter else {}
             bodies.append(dict(body, kind="table", name=table.name, interval_ns=interval_ns, **seen, **share))
@@ -273,6 +276,29 @@ class RunningProbe:
             body["probe"] = self.name
         return bodies
 
+    def _take(self, held: List[TableReader]) -> Dict[str, int]:
+        """Takes counters, ledger and the rows that are held against them, close together. Returns the ledger.
+
+        What comes between is in the rows alone. Where it is much, as this process had to wait for a CPU, all are taken
+        again. Names for what is in them come later: to find some takes a good part of a second.
+        """
+        for _ in range(_TAKES):
+            self._taken = {name: self._sum_of(name) for name in self.spec.get("counters", {})}
+            accounts = ledger.read(self._ledger_slots)
+            for table in held:
+                table.take()
+            if all(self._belongs(str(table.counter)) for table in held):
+                break
+        return accounts
+
+    def _belongs(self, counter: str) -> bool:
+        """Whether little has come since this counter was taken."""
+        since = self._taken[counter] - self._totals.get("counter " + counter, 0)
+        return self._sum_of(counter) - self._taken[counter] <= max(_LITTLE, since // _LITTLE)
+
+    def _sum_of(self, counter: str) -> int:
+        return self._maps["nc_counters"].sum_of(self.spec["counters"][counter]["slot"])
+
     def _count(self, name: str, total: int) -> Json:
         """{"delta", "total"}: the delta is since the last reading of the same name."""
         delta = total - self._totals.get(name, 0)
@@ -291,8 +317,7 @@ class RunningProbe:
 
     def _counters_of(self, specs: Json, interval_ns: int) -> Json:
         values = {
-            name: self._count("counter " + name, self._maps["nc_counters"].sum_of(spec["slot"]))
-            for name, spec in specs.items()
+            name: self._count("counter " + name, self._taken[name]) for name in specs
         }  # all are read, for tables are held against their counters; what is not known is not told
         values = {name: count for name, count in values.items() if self._there.issuperset(specs[name].get("needs", ()))}
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}

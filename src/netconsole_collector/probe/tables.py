@@ -98,6 +98,10 @@ class TableReader:
         """What the counter of the table has and no row explains (docs/reference/frames.md)."""
         self._short_before = 0
 
+    def take(self) -> None:
+        """Takes the rows as they are now, for the next :meth:`read`."""
+        self.reader.take()
+
     def read(self, full: bool) -> TableBody:
         """Rows that changed, or all of them.
 

@@ -323,3 +323,68 @@ def test_of_a_probe_that_does_not_fit_nothing_is_left() -> None:
     with pytest.raises(LayoutError, match="value of table queues: 16 bytes in the manifest, 8 in the program"):
         running.RunningProbe("drops", made.spec, made.answer, Lookups(), BEGAN_NS)
     assert made.did()[-1] == "maps closed"
+
+
+# ---- rows and the counter that they are held against ----
+
+
+def storm(made: Made, monkeypatch: pytest.MonkeyPatch, per_reading: tuple[int, ...]) -> None:
+    """So many come when the rows have been read, once, twice, …; they are in both."""
+    come = iter(per_reading)
+    items = made.rows.items
+
+    def read() -> list[tuple[bytes, bytes]]:
+        found = items()
+        counted = made.counters.totals[0] + next(come, 0)
+        rows(made, counted)
+        return found
+
+    monkeypatch.setattr(made.rows, "items", read)
+
+
+def rows(made: Made, count: int) -> None:
+    made.counters.totals[0] = count
+    made.rows.content[bytes(8)] = struct.pack("=Q", count).ljust(made.rows.value_bytes, b"\0")
+
+
+def told(made: Made, after_s: float) -> tuple[int, int]:
+    """Totals of the counter and of the rows."""
+    bodies = made.read(after_s)
+    (table,) = [one for one in bodies if one["kind"] == "table"]
+    counters = next(one["values"] for one in bodies if one["kind"] == "counters")
+    return counters["seen"]["total"], sum(row["counts"]["count"]["total"] for row in table["rows"])
+
+
+def test_what_comes_while_names_are_looked_up_is_of_the_next_interval(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the rows would have it, and the counter that was read before them not."""
+    rows(made, 1000)
+    (table,) = made.probe._tables
+
+    def refresh() -> bool:
+        rows(made, made.counters.totals[0] + 117_000)
+        return False
+
+    monkeypatch.setattr(table.reader, "refresh_labels", refresh)
+    made.probe.configure("summary", {})
+    assert told(made, 1.0) == (1000, 1000)
+    assert told(made, 2.0) == (118_000, 118_000)
+
+
+def test_counter_and_rows_are_taken_again_where_much_came_between(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.probe.configure("summary", {})
+    rows(made, 100_000)
+    storm(made, monkeypatch, (50_000, 40, 7))
+    assert told(made, 1.0) == (150_000, 150_000)
+    assert made.counters.totals[0] == 150_040, "a hundredth of what the interval has counted is little"
+
+
+def test_a_storm_that_does_not_end_is_taken_three_times_and_no_more(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.probe.configure("summary", {})
+    rows(made, 1)
+    storm(made, monkeypatch, (1_000_000,) * 10)
+    assert told(made, 1.0) == (2_000_001, 2_000_001)
+    assert made.counters.totals[0] == 3_000_001
