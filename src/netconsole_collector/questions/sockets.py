@@ -2,13 +2,15 @@
 
 `process`, `port`, `address`, `peer`, `waiting`, `limit`: of the socket; null where there is none. `others`: how many
 more there are. What waits is bytes, or of a listener connections. `is_time_wait`: the last connection of these ends is
-in TIME-WAIT.
+in TIME-WAIT. `has_refused`: connections with an older time stamp were refused there, in this namespace; what else comes
+for a connection that has ended is thrown away by every host.
 """
 
 import socket
 import struct
 from typing import Any, Iterator, List, NamedTuple
 
+from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import owners
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json, text
@@ -60,16 +62,27 @@ def answer(arguments: Json) -> Any:
         found = [one for one in found if one.waiting > one.limit] or found[:1]
         ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
         waits = within(arguments, lambda: any((one.port, one.peer) == ends for one in _sockets(*_TIME_WAIT)))
+        has_refused = within(arguments, lambda: refused_in(files.read(b"/proc/thread-self/net/netstat", 65536)))
     else:
         raise BadQuestion("wanted: expected port or listener")
     document = _document(found)
     if wanted == "listener":
-        document["is_time_wait"] = waits
+        document.update(is_time_wait=waits, has_refused=has_refused)
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
         document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
     return document
+
+
+def refused_in(netstat: bytes) -> bool:
+    """Whether time stamps were refused, by /proc/net/netstat: there is a line of names and one of values each.
+
+    False from 6.14 on, where such a packet has a counter and a drop reason of its own.
+    """
+    lines = [line.split() for line in netstat.decode("ascii", "replace").splitlines()]
+    counters = {name: value for names, values in zip(lines[::2], lines[1::2]) for name, value in zip(names, values)}
+    return "PAWSTimewait" not in counters and counters.get("PAWSEstab", "0") != "0"
 
 
 def _document(found: List[WaitingSocket]) -> Json:

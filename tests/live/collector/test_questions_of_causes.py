@@ -300,7 +300,8 @@ def test_a_connection_in_time_wait_is_known_by_its_ends(ends: Ends) -> None:
     while "TIME-WAIT" not in ends.b.run("ss", "-Htan"):
         pass
     of = {"wanted": "listener", "port": 8080, "peer": Wire.ADDRESSES[0]}
-    assert ends.ask("sockets", **of, peer_port=int(port))["is_time_wait"] is True
+    found = ends.ask("sockets", **of, peer_port=int(port))
+    assert (found["is_time_wait"], found["has_refused"]) == (True, False), "it has ended, and nobody takes it again"
     assert ends.ask("sockets", **of, peer_port=int(port) - 1)["is_time_wait"] is False
 
 

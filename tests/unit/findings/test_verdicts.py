@@ -100,7 +100,7 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
         ),
         (
             "listen-queue-full",
-            {"is_time_wait": True, "source_port": 4000, "process": "web/7", "waiting": 9, "limit": 1},
+            {"is_time_wait": True, "has_refused": True, "source_port": 4000, "process": "w", "waiting": 9, "limit": 1},
             "192.0.2.1:4000 reopens the connection to port 9 that has just ended",
         ),
         (
