@@ -13,6 +13,9 @@ attached for a share of the time the mean of its periods counts.
 With --course it watches storms of 0.1, 0.5 and 1 million drops a second under the profile summary, of one reason and of
 two, second by second: what the console knew of them, what the governor did, what it cost.
 
+The sender is compiled here, if there is a compiler; else it is Python, which takes about as long for a datagram as the
+kernel does. Peers are what else is installed: bpftrace, perf. All of them are measured in the same pairs.
+
 With --tracked the namespace tracks connections, and the probe is conntrack: for a kernel with kprobes. With --lab it
 runs on a kernel of the lab, which is booted for it.
 """
@@ -47,6 +50,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
 SLICES = 8
 SLICE_S = 0.1
+PEER_S = 3.0
 GOVERNED_S = 20.0
 """The governor needs four seconds, and a share of the time is known after its period."""
 LEAST = 1000
@@ -77,6 +81,37 @@ while os.getppid() == int(sys.argv[3]):
         sender.sendto(payload, to)
     shared[0] += 100
 """
+IN_C = """
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int main(int count, char **words)
+{
+    char payload[64] = {};
+    cpu_set_t cpus;
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    volatile unsigned long long *sent = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, open(words[1], O_RDWR), 0);
+    int sender = socket(AF_INET, SOCK_DGRAM, 0);
+
+    CPU_ZERO(&cpus);
+    CPU_SET(atoi(words[2]), &cpus);
+    sched_setaffinity(0, sizeof(cpus), &cpus);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getppid() == atoi(words[3])) {
+        for (int i = 0; i < 100; i++)
+            sendto(sender, payload, sizeof(payload), 0, (struct sockaddr *)&to, sizeof(to));
+        *sent += 100;
+    }
+}
+"""
+"""The same sender, compiled here: Python takes as long for a datagram as the kernel does."""
 RULES = "table inet f {\nchain out { type filter hook output priority 0; ct state new counter; }\n}\n"
 """Whatever rule names conntrack makes the namespace track."""
 
@@ -92,6 +127,8 @@ class Mode:
     """For how many percent of the time they are attached."""
     command: Sequence[str] = ()
     """The console's own, instead of probes; an output file's name follows."""
+    peer: Sequence[str] = ()
+    """Another tool's command, instead of probes: what people count drops with."""
     target_pct: float | None = None
     """The share of its rate that the sender is to keep."""
     rates: list[float] = field(default_factory=list)
@@ -107,6 +144,7 @@ class Mode:
     attach: dict[str, str] = field(default_factory=dict)
 
 
+_COUNT_BY_REASON = "tracepoint:skb:kfree_skb { @[args->reason, args->location] = count(); }"
 EMPTY = (("empty",), ("empty_tracked",))
 """What other programs at the same hooks are compared with."""
 SUMMARY = ("kernel_drops", "tx_queue_latency", "softirq_health", "socket_drops")
@@ -120,6 +158,8 @@ MODES = (
     Mode("softirq_health, summary", ("softirq_health",)),
     Mode("the summary profile's probes", SUMMARY, target_pct=85),
     Mode("submit each, with a wake-up", ("submit_each",), mode="details"),
+    Mode("bpftrace, a count in a map", (), peer=("bpftrace", "-e", _COUNT_BY_REASON)),
+    Mode("perf record, each drop", (), peer=("perf", "record", "-a", "-e", "skb:kfree_skb", "-o")),
     Mode("the command, governed", (), command=("record", "--profile", "summary", "--output"), target_pct=90),
 )
 
@@ -201,10 +241,15 @@ class Storm:
         self._file.write(bytes(8))
         self._file.flush()
         self._count = mmap.mmap(self._file.fileno(), 8)
-        cpu = min(os.sched_getaffinity(0))
-        words = ["unshare", "--net", PYTHON, "-c", SENDER, self._file.name, str(cpu), str(os.getpid())]
-        words += [rules] if rules else []
-        self._process = subprocess.Popen(words)
+        self._directory = tempfile.TemporaryDirectory()
+        arguments = [self._file.name, str(min(os.sched_getaffinity(0))), str(os.getpid())]
+        compiled = None if rules else _compiled(Path(self._directory.name) / "sender")
+        if compiled is None:
+            words = [PYTHON, "-c", SENDER, *arguments, *([rules] if rules else [])]
+        else:
+            words = ["sh", "-c", 'ip link set lo up && exec "$@"', "sender", str(compiled), *arguments]
+        self.is_compiled = compiled is not None
+        self._process = subprocess.Popen(["unshare", "--net", *words])
         while not self.sent():
             if self._process.poll() is not None:
                 raise SystemExit("the sender did not start")
@@ -240,16 +285,30 @@ class Storm:
         self._process.kill()
         self._process.wait()
         self._file.close()
+        self._directory.cleanup()
 
     def _cpu_ns(self) -> int:
         """Its time on a CPU, softirqs in its context included, to the nanosecond: as clock_getcpuclockid(3) has it."""
         return time.clock_gettime_ns(~self._process.pid << 3 | _CPUCLOCK_SCHED)
 
 
+def _compiled(place: Path) -> Path | None:
+    """The sender in C; None where there is no compiler."""
+    compiler = next((one for one in map(shutil.which, ("cc", "gcc", "clang")) if one), None)
+    if compiler is None:
+        return None
+    source = place.with_suffix(".c")
+    source.write_text(IN_C)
+    done = subprocess.run([compiler, "-O2", "-D_GNU_SOURCE", "-o", str(place), str(source)], check=False)
+    return place if done.returncode == 0 else None
+
+
 def measure(collector: Collector, storm: Storm, mode: Mode, base: tuple[float, float]) -> tuple[float, float]:
     """One pair: with the mode, then without again; returns the latter."""
     if mode.command:
         return _measure_command(storm, mode, base)
+    if mode.peer:
+        return _measure_peer(storm, mode, base)
     is_sampled = mode.seen_pct < 100
     if is_sampled:
         base = storm.mean()
@@ -277,6 +336,22 @@ def _measure_command(storm: Storm, mode: Mode, base: tuple[float, float]) -> tup
         print(command.communicate()[1], file=sys.stderr)
     _keep(mode, before, during, storm.mean())
     return base
+
+
+def _measure_peer(storm: Storm, mode: Mode, base: tuple[float, float]) -> tuple[float, float]:
+    """Another tool watches, from when it is attached: a second, for it says so in a way of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        words = [*mode.peer, str(Path(directory) / "storm")] if mode.peer[-1] == "-o" else [*mode.peer]
+        tool = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(PEER_S)
+        if tool.poll() is not None:
+            raise SystemExit(f"{mode.peer[0]} ended with exit status {tool.returncode}")
+        during = storm.window()
+        tool.send_signal(signal.SIGINT)
+        tool.wait()
+    after = storm.window()
+    _keep(mode, base, during, after)
+    return after
 
 
 def _until_it_records(command: subprocess.Popen[str]) -> None:
@@ -417,9 +492,13 @@ def main() -> None:
         return
     all_modes = TRACKED if options.tracked else MODES
     modes = [mode for mode in all_modes if options.only in mode.title or mode.probes in EMPTY]
+    modes = [mode for mode in modes if not mode.peer or shutil.which(mode.peer[0])]
     if os.geteuid() != 0:
         raise SystemExit("storm.py needs root: it loads BPF programs and makes a network namespace")
     collector, storm = Collector(), Storm(RULES if options.tracked else "")
+    print(
+        "sender: " + ("C" if storm.is_compiled else "Python: this machine has no C compiler, or it tracks connections")
+    )
     rates, cpus_ns = [], []
     try:
         base = storm.window()
