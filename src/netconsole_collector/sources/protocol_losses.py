@@ -26,7 +26,7 @@ LOSS = {
     "UdpLiteSndbufErrors": "UDP-Lite socket could not send: no room in the queue",
     "UdpLiteInCsumErrors": "UDP-Lite checksum is wrong",
     "UdpLiteMemErrors": "limit of all UDP memory is reached (UDP-Lite)",
-    "TcpInErrs": "TCP segment is wrong: its checksum or its length",
+    "TcpInErrs": "TCP segment is wrong: its checksum, its length, or it opens anew what is open",
     "TcpExtListenOverflows": "queue of new connections is full (accept)",
     "TcpExtRcvPruned": "TCP segment was dropped: the socket has no memory left",
     "TcpExtOfoPruned": "TCP segments that came out of order were thrown away: no memory left",

@@ -31,11 +31,12 @@ CODE = re.compile(
 )
 PLACES = (
     "br_allowed_ingress", "br_handle_frame", "br_handle_frame_finish", "do_xdp_generic", "__dev_forward_skb2",
+    "__neigh_event_send",
     "icmpv6_rcv", "ip_defrag", "ip_error", "ip_expire", "ip_rcv_finish_core", "macvlan_handle_frame", "rawv6_rcv",
     "sk_stream_kill_queues", "skb_release_data", "stp_pdu_rcv", "tcp_v4_rcv", "tun_queue_purge",
     "udp_destruct_common", "udp_rcv", "__udp4_lib_rcv", "veth_xdp_rcv_skb", "vxlan_rcv", "vxlan_xmit",
 )  # fmt: skip
-"""Where kernels 6.1 to 7.3 were seen to drop without a reason."""
+"""Where kernels 5.10 to 7.3 were seen to drop without a reason."""
 
 
 def causes() -> Causes:

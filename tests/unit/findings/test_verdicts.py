@@ -148,6 +148,21 @@ def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None
     assert found.commands == ("ip netns exec blue nft -a list chain inet 'f; reboot' in",)
 
 
+@pytest.mark.parametrize(("reason", "listener", "is_said"), [("unknown", None, True), ("unknown", "sshd/7", False),
+                                                              ("NOT_SPECIFIED", None, False)])  # fmt: skip
+def test_a_closed_port_is_told_where_the_kernel_gives_no_reason(
+    verdicts: Verdicts, reason: str, listener: str | None, is_said: bool
+) -> None:
+    """It was seen on 5.10: what ends in TCP was said to find no room."""
+    asked = {**PACKET, "protocol": "TCP", "reason": reason, "location": "tcp_v4_rcv"}
+    answer: dict[str, Any] = {"process": listener, "others": 0, "is_time_wait": False}
+    assert verdicts.verdict("listen-queue-full", asked, is_answered=False) is None
+    found = verdicts.verdict("listen-queue-full", {**asked, **answer}, is_answered=True)
+    assert (found is not None) == is_said
+    if found is not None:
+        assert found.why == "nobody listens on TCP port 9 of 198.51.100.7"
+
+
 def test_a_path_of_a_command_is_never_cut(verdicts: Verdicts) -> None:
     group = f"/kubepods.slice/{200 * 'x'}/machine-qemu\\x2d1\\x2dweb.scope"
     answer: dict[str, Any] = {"throttled_pct": 40, "limit": "50 ms in 100 ms", "group": group}
