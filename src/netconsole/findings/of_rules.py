@@ -32,6 +32,8 @@ RULE = "rule"
 """In the place of an incident that is of one row: its rule."""
 AT_ONCE_FACTOR = 10.0
 """A rate so many times over its limit is said after one interval, whatever its level."""
+HANDFUL = 10
+"""Fewer packets in a minute are to look at (``!``), also where a rule says to act."""
 LATE_AFTER = 2.0
 """A table that is of so many intervals or more was read late."""
 LASTS = {SHORT: 3, LONG: 5}
@@ -93,9 +95,15 @@ def of_table(
         words = words_of_gauges(spec, window.row.gauges)
         late = _late(window, table, length_s)
         yield _match(
-            probe, one, column, words, window.row.labels, key, value, is_urgent(one, value) and not lasting,
+            probe, one, column, words, window.row.labels, key, value,
+            is_urgent(one, value) and not lasting and not _is_a_handful(one, window, probe.timeline.tick),
             tuple(table.history(key, rule.value, HISTORY)), family, share, lasting, late,
         )  # fmt: skip
+
+
+def _is_a_handful(rule: FindingSpec, window: Window, tick: int) -> bool:
+    """Whether so few were counted in the last minute that nobody has to act now. Where each one counts it is not."""
+    return rule.over >= 1.0 and sum(move.likely for move in window.moves if move.tick > tick - LONG) < HANDFUL
 
 
 def _judged(

@@ -16,6 +16,7 @@ CONSOLE, PROBES = "use/console.md", "reference/probes.md"
     Stated(open_incident.LEAVES_AFTER_LASTING, 30, CONSOLE, "ten of its usual pauses, at most 30 intervals"),
     Stated(incidents.ENDED_SHOWN, 60, CONSOLE, "it stays for a minute"),
     Stated(of_rules.AT_ONCE_FACTOR, 10.0, PROBES, "`over` for `!!`, ten times `over` for `!`"),
+    Stated(of_rules.HANDFUL, 10, PROBES, "fewer than 10 in a minute are `!` at most"),
     Stated(windows.NEW_TIMES, 10.0, PROBES, "or new: ten times what it was in the minute before"),
     Stated(windows.MIN_SAMPLES, 10, PROBES, "a percentile of the interval, of at least ten samples"),
     Stated(saved_log.MAX_SAVED, 200, "use/recording.md", "up to its beginning (the newest 200 incidents)"),

@@ -118,8 +118,8 @@ def said(found: list[Incident], level: str | None, *words: str) -> None:
         assert all(word in one.sentence for word in words), one.sentence
 
 
-@pytest.mark.parametrize(("packets", "level"), [(1, None), (2, "!!")])
-def test_one_packet_alone_is_no_rate_however_short_the_interval(packets: int, level: str | None) -> None:
+@pytest.mark.parametrize(("packets", "level"), [(1, None), (2, "!"), (9, "!"), (10, "!!")])
+def test_one_packet_alone_is_no_rate_and_a_handful_is_not_to_act_on(packets: int, level: str | None) -> None:
     labels: dict[str, frames.Label] = {"device": "tap0", "netns": "host", "queue": 0, "qdisc": "pfifo_fast"}
     said(of_rate("tx_queue_latency", "dropped", "count", labels, packets, AT_ONCE, interval_s=0.9), level)
 
