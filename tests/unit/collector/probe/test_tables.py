@@ -408,3 +408,23 @@ def test_padding_behind_a_value_is_the_programs_own(fake: FakeMap) -> None:
     fake.put(1, 17, (5, 99, 9), (7, 98, 30), (0, 97, 2))
     [row] = table.read(full=True).rows
     assert (row["counts"], row["gauges"]) == ({"count": {"delta": 12, "total": 12}}, {"deepest": 30})
+
+
+def test_a_row_to_which_nothing_came_is_not_decoded_again(
+    fake: FakeMap, table: tables.TableReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue in (1, 2, 3):
+        fake.put(queue, 17, (queue, 0, 0))
+    table.read(full=False)
+    decoded: list[bytes] = []
+    decode = table.reader._sum
+
+    def watched(value: bytes) -> list[int]:
+        decoded.append(value)
+        return decode(value)
+
+    monkeypatch.setattr(table.reader, "_sum", watched)
+    fake.put(2, 17, (2, 0, 0), (5, 0, 0))
+    assert [row["counts"]["count"] for row in table.read(full=False).rows] == [{"delta": 5, "total": 7}]
+    assert len(decoded) == 1
+    assert len(table.read(full=True).rows) == 3 and table.first_total == 11 and len(decoded) == 1
