@@ -14,7 +14,7 @@ from netconsole.findings.verdicts import Verdicts, shipped
 from netconsole.telemetry.request import WENT_ON
 from netconsole_collector.questions.known import KNOWN
 
-LABELS = {"netns", "device", "port", "reason", "location", "hook", "protocol", "ethertype"}
+LABELS = {"netns", "device", "port", "reason", "location", "hook", "protocol", "ethertype", "provenance"}
 EXAMPLE = {
     "source", "target", "source_port", "target_port", "vlan", "source_mac", "target_mac", "came_in_by", "length_bytes",
 }  # fmt: skip
@@ -161,6 +161,16 @@ def test_a_closed_port_is_told_where_the_kernel_gives_no_reason(
     assert (found is not None) == is_said
     if found is not None:
         assert found.why == "nobody listens on TCP port 9 of 198.51.100.7"
+
+
+@pytest.mark.parametrize(("provenance", "is_unsure"), [("inferred", True), ("kernel", False)])
+def test_a_wrong_checksum_is_not_ruled_out_where_the_kernel_gives_no_reason(
+    verdicts: Verdicts, provenance: str, is_unsure: bool
+) -> None:
+    answer: dict[str, Any] = {"process": "reader/7", "port": 9, "peer": None, "is_elsewhere": False}
+    found = verdicts.verdict("nobody-listens", {**PACKET, "provenance": provenance, **answer}, is_answered=True)
+    assert found is not None and found.why.startswith("reader/7 has port 9")
+    assert ("their checksum is wrong, or" in found.why) == is_unsure
 
 
 def test_a_path_of_a_command_is_never_cut(verdicts: Verdicts) -> None:
