@@ -96,7 +96,7 @@ class _LastReading:
         self.labels = labels
         self.totals = [0] * columns
         self.digest = 0
-        """Of the value as the kernel wrote it, 64 bits of SipHash. The value itself has 8 bytes and more of each CPU."""
+        """Of the value as the kernel wrote it: 64 bits of SipHash. The value itself is far longer on many CPUs."""
         self.idle = 0
         self.generation = 0
 
