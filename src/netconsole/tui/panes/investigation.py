@@ -35,11 +35,15 @@ def lines(scene: Scene, subject: Subject) -> Iterator[Line]:
     of = one.filters or "all that the probe sees"
     yield [(f"{_INDENT}Investigation  ", "head"), (f"{of}; {when}", "ok" if one.why else "look")]
     others = f"; {figure.things(one.others, 'samples')} of other rows passed the filter" if one.others else ""
-    yield [(f"{_INDENT}{figure.things(one.samples, 'samples')}, not all that happened{others}", "dim")]
+    told = f"{figure.things(one.samples, 'samples')}, not all that happened"
+    if not one.samples:
+        told = "no sample came" if one.why else "waiting for the first sample"
+    yield [(f"{_INDENT}{told}{others}", "dim")]
+    known = {str(value) for _, value in one.labels}
     for group, title in _TITLES.items():
         counts = one.groups.get(group)
-        if not counts:
-            continue
+        if not counts or (len(counts) == 1 and known.issuperset(counts)):
+            continue  # what the row says already
         more = f", {TOP} of {len(counts)}" if len(counts) > TOP else ""
         yield [(f"{_INDENT}{title}{more}", "head")]
         for text, count in counts.most_common(TOP):

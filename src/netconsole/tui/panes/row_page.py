@@ -102,7 +102,7 @@ def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
         if finding.ended_ns is None:
             when = f"since {clock(finding.since_ns)}"
         else:
-            when = f"from {clock(finding.since_ns)} to {clock(finding.ended_ns)}"
+            when = _stretch(finding.since_ns, finding.ended_ns)
         yield [(f" {finding.level} ", LEVEL_TONES[finding.level]), (f"{told(finding)}, {when}", "strong")]
         how_much = list(_how_much(finding))
         if how_much:
@@ -111,7 +111,13 @@ def _stands_out(scene: Scene, subject: Subject) -> Iterator[Line]:
             yield from _packet(finding.example, f"at {clock(finding.example.wall_ns)}")
         for before in finding.before[-MAX_EPISODES:]:
             much = "" if before.total is None else f": {figure.things(before.total, finding.unit, before.at_least)}"
-            yield [(f"{_INDENT}before, from {clock(before.since_ns)} to {clock(before.ended_ns)}{much}", "dim")]
+            yield [(f"{_INDENT}before, {_stretch(before.since_ns, before.ended_ns)}{much}", "dim")]
+
+
+def _stretch(since_ns: int, until_ns: int) -> str:
+    """From when to when, or at which second."""
+    begin, end = clock(since_ns), clock(until_ns)
+    return f"at {begin}" if begin == end else f"from {begin} to {end}"
 
 
 def _keeps_packet(scene: Scene, subject: Subject) -> bool:
