@@ -10,6 +10,8 @@ import pytest
 from textual.geometry import Region
 from textual.widgets import Input
 
+from netconsole.tui.panes.common import tables
+from netconsole.tui.scene.scene import Scene
 from netconsole.tui.screens.main import MainScreen
 from netconsole.tui.widgets.columns import Cell, TableRow
 from tests.support.tui.played import PlayedSession
@@ -61,6 +63,31 @@ async def test_rows_are_sorted_by_any_column_and_back() -> None:
         assert table.keys != first
         while table.sort_column is not None:
             await one.press("less_than_sign")
+
+
+async def test_a_pane_that_was_open_before_is_drawn_once_and_its_rows_are_ranked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running() as one:
+        await one.press("4", "6", "4", "6")  # at its second opening its tables have their sizes
+        monkeypatch.setattr(one.app.pump, "_observe", lambda: False)  # no drawing but for the key
+        drawn: list[str] = []
+        ranked: list[str] = []
+        draw, rank = MainScreen.draw, tables.table_rows
+
+        def counting_draw(self: MainScreen, *arguments: Any) -> None:
+            drawn.append(self.current)
+            draw(self, *arguments)
+
+        def counting_rank(scene: Scene, probe: str, name: str, *arguments: Any) -> Any:
+            ranked.append(f"{probe}-{name}")
+            return rank(scene, probe, name, *arguments)
+
+        monkeypatch.setattr(MainScreen, "draw", counting_draw)
+        monkeypatch.setattr(tables, "table_rows", counting_rank)
+        await one.press("4")
+        assert drawn == ["drops"]
+        assert sorted(ranked) == sorted(set(ranked)) and "kernel_drops-drops" in ranked
 
 
 async def test_a_pane_comes_to_the_front_with_its_rows_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
