@@ -65,6 +65,17 @@ async def test_rows_are_sorted_by_any_column_and_back() -> None:
             await one.press("less_than_sign")
 
 
+async def test_the_first_press_sorts_by_a_figure_and_names_come_from_a_to_z() -> None:
+    async with running() as one:
+        await one.press("4", "greater_than_sign")
+        table = one.table("kernel_drops-drops")
+        assert table.sort_column == "count"
+        while table.sort_column != "reason":
+            await one.press("greater_than_sign")
+        names = [str(table._rows[key].cells["reason"].sort) for key in table.keys]
+        assert names == sorted(names, key=str.lower)
+
+
 async def test_a_pane_that_was_open_before_is_drawn_once_and_its_rows_are_ranked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -234,8 +234,9 @@ class LineTable(Painted, can_focus=True):
             self.post_message(self.Opened(self, self.cursor_key))
 
     def action_sort(self, step: int) -> None:
-        """Sorts by the next or the previous visible column. After the last column, the given order is used again."""
-        names: list[str | None] = [None, *(placed.column.name for placed in self._placed if placed.column.title)]
+        """Sorts by the next or the previous visible column, figures before names. After the last: as given."""
+        columns = sorted((one.column for one in self._placed if one.column.title), key=lambda one: not one.right)
+        names: list[str | None] = [None, *(column.name for column in columns)]
         at = names.index(self.sort_column) if self.sort_column in names else 0
         self.sort_column = names[(at + step) % len(names)]
         self.reverse = False
