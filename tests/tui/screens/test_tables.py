@@ -253,13 +253,24 @@ async def test_the_free_lines_have_the_whole_sentence_of_the_row_under_the_curso
         assert whole.startswith("vnet3: 4") and "FULL_RING at tun_net_xmit (0.13 % of its packets)" in whole
 
 
-async def test_a_pane_opens_at_a_table_that_has_rows() -> None:
-    async with running((60, 14)) as one:
+async def test_a_pane_names_its_tables_without_rows_in_one_line() -> None:
+    async with running((80, 24)) as one:
         one.session.state.probes["softirq_health"].tables.clear()
-        await one.press("6")
+        text = await one.press("6")
         view = one.main.view
-        assert view.one_at_a_time and view.active == "link_rates-links"
-        await one.press("tab")
-        assert view.active == "softirq_health-cpus", "what the user chooses stays"
-        await one.press("r")
-        assert view.active == "softirq_health-cpus"
+        assert [table.name for _, table in view.tables_shown()] == ["link_rates-links"] and not view.one_at_a_time
+        assert "quiet: Softirq " in text and one.app.focused is one.table("link_rates-links")
+        await one.press("z")
+        assert "quiet" not in one.text() and "nothing seen yet" in await one.press("tab"), "z has tabs of all"
+        await one.press("z")
+        assert "NET_RX" in await one.play() and "quiet" not in one.text(), "rows have come"
+        one.session.state.probes["softirq_health"].tables.clear()
+        assert "nothing seen yet" in await one.press("r"), "a table that empties stays where it is"
+
+
+async def test_where_no_table_has_rows_each_says_why() -> None:
+    async with running((80, 24)) as one:
+        for name in ("softirq_health", "link_rates"):
+            one.session.state.probes[name].tables.clear()
+        text = await one.press("6")
+        assert "quiet" not in text and "nothing seen yet" in text

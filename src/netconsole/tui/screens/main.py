@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.tui import actions
-from netconsole.tui.panes.catalogue import Pane, left_out
+from netconsole.tui.panes.catalogue import Pane
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.drops import places
@@ -150,13 +150,12 @@ class MainScreen(Screen[None]):
         for table in self.view.tables.values():
             table.freeze_order(pause.step != "live")
             table.only = None if self.scope is None else self.scope.has
-        nothing_to_say = left_out(scene, self.view.pane)
+        nothing_to_say = self.view.without_rows(scene)
         if nothing_to_say != self.view.hidden:
             self.view.hidden = nothing_to_say
             self._lay_out()
-        if self.view.leave_empty(scene):
-            self._lay_out()
-            self.focus_first()
+            if isinstance(self.focused, LineTable) and not self.focused.display:
+                self.focus_first()
         self.view.draw(scene, now_s)
         told = reasons[self.current]
         if bool(told) != self._missing:

@@ -15,7 +15,7 @@ from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import LEVEL_TONES
-from netconsole.tui.widgets.painted import Line, Piece, cells, cut
+from netconsole.tui.widgets.painted import Line, Piece, cells, cut, spread
 
 SIDE_BY_SIDE_COLUMNS = 110
 """From this width on, two tables can stand side by side."""
@@ -39,6 +39,12 @@ class PaneView(Vertical):
         """Whether the user wants one table alone; the others are under tabs."""
         self.hidden = left_out(None, pane)
         """Blocks that are left out now: they have nothing to show."""
+        self.quiet: list[PlacedBlock] = []
+        """Those of them that had no row so far: one line names them."""
+        self._filled: set[str] = set()
+        """Blocks that had rows once: a table that empties stays where it is."""
+        self.line = Lines(id=f"quiet-{pane.name}")
+        self.line.add_class("quiet")
 
     def compose(self) -> ComposeResult:
         yield self.tabs
@@ -46,6 +52,7 @@ class PaneView(Vertical):
             with Horizontal(classes="row"):
                 for placed in row:
                     yield self.tables[placed.block.name]
+        yield self.line
 
     def tables_shown(self) -> Iterator[tuple[PlacedBlock, LineTable]]:
         """The tables on the screen, in reading order."""
@@ -57,6 +64,8 @@ class PaneView(Vertical):
     def lay_out(self, width: int, height: int) -> None:
         """Arranges the tables: all of them where there is room, else one table under tabs."""
         blocks = self.blocks
+        self.line.display = bool(self.quiet)
+        height -= len(self.quiet[:1])
         there = [row for row in ([p for p in row if p in blocks] for row in self.pane.rows) if row]
         rows = len(there)
         fixed = [row[0].lines or 0 for row in there]
@@ -80,6 +89,29 @@ class PaneView(Vertical):
                 lines = LEAST_TABLE_LINES if height < 30 else lines
             container.styles.height = lines if lines and (not self.one_at_a_time or self.answer_first) else "1fr"
 
+    def without_rows(self, scene: Scene) -> frozenset[str]:
+        """The blocks that are left out now: of what is not here, and those without a row, unless none has one.
+
+        On the overview an empty table is an answer. A user who wants one table alone (z) has tabs of all.
+        """
+        absent = left_out(scene, self.pane)
+        blocks = [placed for placed in self.pane.blocks if placed.block.name not in absent]
+        self.quiet = []
+        if self.pane.probes and self.pane.name != "overview" and not self.maximised:
+            fresh = [placed.block for placed in blocks if placed.block.name not in self._filled]
+            self._filled |= {block.name for block in fresh if block.rows_of(scene)}
+            without = [placed for placed in blocks if placed.block.name not in self._filled]
+            self.quiet = without if len(without) < len(blocks) else []
+        return absent | {placed.block.name for placed in self.quiet}
+
+    def _quiet_line(self, scene: Scene) -> Line:
+        """What has no row, and why not: nothing happened, or nobody watches."""
+        by_why: dict[str, list[str]] = {"quiet": [], "not watched": []}
+        for placed in self.quiet:
+            by_why["quiet" if placed.block.note(scene).startswith("nothing") else "not watched"].append(placed.tab)
+        said = "; ".join(f"{why}: {', '.join(tabs)}" for why, tabs in by_why.items() if tabs)
+        return spread([(f" {said}", "dim")], [("z", "key"), (" all tables ", "dim")], self.size.width)
+
     answer_first = False
     """Whether the first table (what stands out) stays above the table of the current tab."""
 
@@ -95,28 +127,8 @@ class PaneView(Vertical):
         first = self.answer_first and placed.block.name == self.pane.blocks[0].block.name
         return first or placed.block.name == self.active
 
-    def leave_empty(self, scene: Scene) -> bool:
-        """Goes from a table without rows to one that has some, while the user has chosen none. Whether it has gone."""
-        tabs = self.blocks
-        is_of_topic = self.pane.probes and self.pane.name != "overview"  # an empty STANDS OUT is an answer
-        if not is_of_topic or self._has_turned or not self.one_at_a_time or self.maximised:
-            return False
-        here = next((placed for placed in tabs if placed.block.name == self.active), None)
-        if here is None or here.block.rows_of(scene):
-            return False
-        filled = [placed for placed in tabs if placed.block.rows_of(scene)]
-        marked = table_levels(scene, filled)
-        filled.sort(key=lambda placed: RANK[marked[placed.block.name]] if placed.block.name in marked else len(RANK))
-        if filled:
-            self.active = filled[0].block.name
-        return bool(filled)
-
-    _has_turned = False
-    """Whether the user has chosen a tab."""
-
     def turn(self, step: int) -> None:
         """Goes to the next or the previous tab."""
-        self._has_turned = True
         names = [placed.block.name for placed in self.blocks][1 if self.answer_first else 0 :]
         if names:
             at = names.index(self.active) if self.active in names else 0
@@ -136,6 +148,8 @@ class PaneView(Vertical):
             rows = block.rows_of(scene)
             wanted.append(len(rows) + TITLE_AND_HEADS)
             table.show(rows, now_s, block.title(scene), block.note(scene))
+        if self.quiet:
+            self.line.show(self._quiet_line(scene))
         if self.answer_first and len(wanted) > 1:
             self._share(wanted[0], wanted[1])
         if self.one_at_a_time:
