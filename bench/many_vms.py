@@ -32,8 +32,7 @@ def collect(intervals: int) -> None:
     for _ in range(intervals):
         player.play(crowd.interval().lines)
         time.sleep(PACE_S)
-    while True:
-        time.sleep(60)
+    sys.stdin.buffer.read()  # until the console has gone
 
 
 def main() -> int:
