@@ -161,7 +161,7 @@ def _shaper(one: MachineFigures) -> Cap:
         lost = one.per_s("link_rates", row, "qdisc_drops")
         limit = number(row.get("qdisc_rate")) or 0.0
         used = 8 * one.per_s("link_rates", row, "tx_bytes")
-        words = " ".join(str(row[key]) for key in ("qdisc", "shaper") if row.get(key))
+        words = row.get("shaper") or row.get("qdisc")
         if lost >= SOME_LOST_PER_S or (limit and used >= FULL_PCT / 100 * limit):
             much = f"{bits_per_s(used)} of {bits_per_s(limit)}" if limit else bits_per_s(used)
             shed = f", {figure.rate(lost, 'packets')} are shed" if lost >= SOME_LOST_PER_S else ""

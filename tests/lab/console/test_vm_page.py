@@ -67,3 +67,47 @@ def test_a_guest_that_takes_nothing_caps_by_the_ring_of_its_tap(host: Testbed) -
     assert found["the rings of its taps"]["state"] == "caps", found
     assert guest.card.tap in found["the rings of its taps"]["text"]
     assert not found["verdict"].startswith("nothing")
+
+
+@contextlib.contextmanager
+def made(host: Testbed, begin: str, end: str) -> Iterator[None]:
+    """Something of the hypervisor's, for so long."""
+    host.hypervisor.shell(begin)
+    try:
+        yield
+    finally:
+        host.hypervisor.shell(end)
+
+
+@pytest.mark.parametrize(
+    ("modules", "begin", "end", "name", "said"),
+    [
+        (
+            "sch_tbf",
+            "tc qdisc add dev {tap} root tbf rate 8kbit burst 1600 limit 3000",
+            "tc qdisc del dev {tap} root",
+            "a shaper or queue of its tap",
+            "tbf of 8 kbit/s at {tap} lets no more through",
+        ),
+        (
+            "sch_ingress cls_matchall act_police",
+            "tc qdisc add dev {tap} clsact;"
+            " tc filter add dev {tap} egress matchall action police rate 8kbit burst 10k conform-exceed drop",
+            "tc qdisc del dev {tap} clsact",
+            "a policer of tc",
+            "tc polices what {tap} receives to 8",
+        ),
+    ],
+    ids=["shaper", "policer of tc"],
+)
+def test_what_limits_its_packets_is_named(
+    host: Testbed, modules: str, begin: str, end: str, name: str, said: str
+) -> None:
+    guest = host.guests[0]
+    names = {"tap": guest.card.tap}
+    limited = made(host, f"modprobe -a {modules}; {begin.format(**names)}", end.format(**names))
+    with limited, flooded(host, guest.card.at.ip):
+        found = caps(host, guest.name)
+    assert found[name]["state"] == "caps" and said.format(**names) in found[name]["text"], found
+    # Threads of a guest in an emulated machine may wait for a CPU as well, which is said before it.
+    assert found["verdict"] in (found[name]["text"], found["waits for a CPU"]["text"])
