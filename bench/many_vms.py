@@ -56,4 +56,5 @@ def main() -> int:
 if __name__ == "__main__":
     if COLLECTS in os.environ:
         collect(int(os.environ[COLLECTS]))
-    sys.exit(main())
+    else:
+        sys.exit(main())
