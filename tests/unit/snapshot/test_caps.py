@@ -171,7 +171,9 @@ def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_f
         (lambda d: table(d, "thread_waits", "threads")[0].update(ran_ns=CORE), "its vCPU 0 uses 100 % of a core"),
         (lambda d: pmd(d, 99.0), "the PMD thread on core 3, which polls its port, is busy 99 % of its time"),
         (
-            lambda d: table(d, "link_rates", "links")[0].update(qdisc="tbf", shaper="tbf of 120 Mbit/s", qdisc_rate=120e6),
+            lambda d: table(d, "link_rates", "links")[0].update(
+                qdisc="tbf", shaper="tbf of 120 Mbit/s", qdisc_rate=120e6
+            ),
             "tbf of 120 Mbit/s at vnet7 lets no more through: 112Mbit/s of 120Mbit/s",
         ),
         (
