@@ -4,7 +4,7 @@ import os
 import re
 import struct
 import sys
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from netconsole_collector.kernel import attach, bpf_maps, loading, syscalls
 from netconsole_collector.types import btf, real_headers
@@ -84,13 +84,18 @@ def bcc(python: Optional[str], is_thorough: bool) -> Json:
             said = _run(python, _IMPORT_BCC)
         else:
             # This interpreter looks by itself: another process would take longer than all other looks together.
-            is_this = os.path.realpath(python) == os.path.realpath(sys.executable)
+            is_this = _whose(python) == _whose(sys.executable)
             said = _version_in(_place_of_bcc() if is_this else _run(python, _FIND_BCC))
     except _NotFound as error:
         return _result(False, "{}: {}; install python3-bpfcc (Debian, Ubuntu) or python3-bcc".format(python, error))
     except TimeoutError:
         return _result(False, "{} did not answer".format(python))
     return _result(True, "{} in {}".format(said, python))
+
+
+def _whose(python: str) -> Tuple[str, str]:
+    """The file of an interpreter, and its directory: an environment has a link to one, and modules of its own."""
+    return os.path.realpath(python), os.path.realpath(os.path.dirname(python))
 
 
 class _NotFound(Exception):

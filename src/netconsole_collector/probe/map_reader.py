@@ -81,6 +81,8 @@ SHORT_IDLE_INTERVALS = 10
 Short connections have a row each, by the hundred in a second.
 """
 _ALMOST_FULL = 0.9
+_LEAST_ROOM = 8
+"""Maps with less are of a few things that stay, such as CPUs."""
 _AHEAD = 3
 """For so many intervals there must be room for as many new rows as have come in this one: idle ones go for it."""
 
@@ -230,7 +232,7 @@ class MapReader:
 
     def _evict_idle(self) -> None:
         room = self._map.info.max_entries
-        for_new = room - _AHEAD * self._come
+        for_new = room - _AHEAD * self._come if room >= _LEAST_ROOM else room
         if len(self._rows) > for_new:
             least, enough = 1, min(for_new, _FULL * room)
         elif len(self._rows) > _ALMOST_FULL * room:

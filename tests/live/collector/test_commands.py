@@ -276,7 +276,8 @@ def test_loads_wait_for_their_turn_and_all_arrive(driver: Driver) -> None:
 
 
 def test_an_unload_overtakes_a_compile(driver: Driver) -> None:
-    number = driver.send(**load_command())
+    never_compiled = f"{source('calls')}/* {time.monotonic_ns()} */"
+    number = driver.send(**load_command(source=never_compiled))
     assert driver.ask(command="unload", probe="calls").ok
     refusal = next(frame for frame in driver.seen if isinstance(frame, frames.Reply) and frame.id == number)
     assert not refusal.ok

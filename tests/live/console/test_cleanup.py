@@ -72,9 +72,12 @@ def send(number: signal.Signals, pids: Iterable[int]) -> None:
 class Running:
     """A running console on a terminal of its own, and all that it started, as they stand at a moment."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, cache: Path | None = None) -> None:
+        """``cache``: of compiled programs; None: the user's own, in which they are."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         environment = {**kept, "TERM": "xterm-256color", "LANG": "C.UTF-8", "XDG_CONFIG_HOME": str(directory)}
+        if cache is not None:
+            environment["XDG_CACHE_HOME"] = str(cache)
         self.console = TerminalProcess((*COMMAND, *arguments), environment)
         self.collectors: list[int] = []
         self.workers: list[int] = []
@@ -131,10 +134,12 @@ def kill_one_after_another(home: Path, rounds: int, lane: int) -> dict[str, int]
     moments, files = random.Random(SEED + lane), leftovers()
     times_held = dict.fromkeys(VICTIMS, 0)
     for number in range(lane, rounds, LANES):
-        running = Running(home, *(WITH_SCREEN if number % EVERY_WITH_SCREEN == 0 else WITHOUT_SCREEN))
         victim = VICTIMS[number % len(VICTIMS)]
+        stage = "worker" if victim == "worker" else moments.choice(STAGES)
+        how = WITH_SCREEN if number % EVERY_WITH_SCREEN == 0 else WITHOUT_SCREEN
+        # A worker compiles only what was never compiled.
+        running = Running(home, *how, cache=home / f"cache-{number}" if stage == "worker" else None)
         with running.console:
-            stage = "worker" if victim == "worker" else moments.choice(STAGES)
             running.freeze(stage, moments.uniform(0.0, LATER_S))
             gone = running.kill(victim)
             # Of the collector's descriptors nothing may stay; a worker may have handed its own over.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from netconsole.base import figure
 from netconsole.telemetry.frames import Label
+from netconsole.telemetry.words import GOOD, IDLE, LEVELS
 from netconsole.tui.panes.common.states import RowStatus, status
 from netconsole.tui.panes.ovs import datapaths
 from netconsole.tui.panes.vhost import queues
@@ -82,7 +83,8 @@ def summary(some: Sequence[GlancePlace]) -> str:
     """How many there are, and how many need a look."""
     levels = [one.status.level for one in some]
     parts = [figure.number(len(some))]
-    parts += [f"{levels.count(level)} {level}" for level in ("!!", "!", "?") if level in levels]
+    needing = [level for level in LEVELS if level in levels and level not in (GOOD[0], IDLE[0])]
+    parts += [f"{levels.count(level)} {level}" for level in needing]
     return " · ".join(parts)
 
 
