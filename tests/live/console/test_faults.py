@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from netconsole.findings.incident import Incident
+from netconsole.findings.incident import Incident, once_each
 from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import load_all
 from netconsole.profile.loader import load
@@ -176,6 +176,8 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
         pytest.skip("cannot run here: the kernel lacks what the fault is made with, or the machine is too slow for it")
     fault, incidents, shown = known[name]
     expect = fault.expect
+    if expect.get("again"):  # as the console tells it: one line for a cause at its place, however often it comes
+        incidents = once_each(incidents, incidents)
     assert len(incidents) == bool(expect), [one.sentence for one in incidents]
     if not expect:
         return
