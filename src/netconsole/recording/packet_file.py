@@ -119,9 +119,10 @@ class PacketFile:
                 if isinstance(frame, frames.Counters):
                     self._count(frame)
                 elif isinstance(frame, frames.Event) and self.ended is None:
-                    self._write(frame)
-        except OSError as error:
-            self.ended = str(error.strerror or error).lower()
+                    try:
+                        self._write(frame)
+                    except OSError as error:  # what comes now is still counted, as not written
+                        self.ended = str(error.strerror or error).lower()
         finally:
             os.close(self._file)
 

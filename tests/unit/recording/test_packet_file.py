@@ -15,6 +15,7 @@ import pytest
 from pcapng.blocks import EnhancedPacket, InterfaceDescription, SectionHeader
 
 from netconsole.base.errors import BadInput
+from netconsole.base.figure import count
 from netconsole.recording.packet_file import PacketFile
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count
@@ -141,7 +142,9 @@ def test_a_full_disk_leaves_whole_packets(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "write", until_full)
     with writing(path) as (file, stream):
         file.take(stream.state, [sampled(stream, f"1:128:{'ab' * 128}") for _ in range(20)])
+        file.take(stream.state, [counted(stream, 5000)])
     assert len(packets(path)) == file.packets > 0
+    assert f"; {count(5000 - file.packets)} more were counted" in file.outcome, "what came after the disk was full, too"
     assert "(no space left on device)" in file.outcome
 
 
