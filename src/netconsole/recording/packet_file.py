@@ -18,6 +18,8 @@ import netconsole
 from netconsole.base.errors import bad
 from netconsole.base.figure import count, safe, things
 from netconsole.base.files import new_file
+from netconsole.recording.recorder import CLOSE_S
+from netconsole.recording.writer import MAX_BYTES
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import AnyFrame
 from netconsole.telemetry.state import State
@@ -26,10 +28,6 @@ KNOB = "packets"
 """Of a probe whose samples can have the begin of their packets."""
 FIELD = "packet"
 """Of such a sample: ``LINK:LENGTH:HEX``, the link type of pcap, the bytes of the whole packet, how it begins."""
-MAX_BYTES = 256 * 1024 * 1024
-"""The file ends there; the measurement goes on."""
-CLOSE_S = 1.0
-"""How long closing may wait for the disk: the whole console must end within 2 s."""
 MAX_INTERFACES = 4096
 _MAX_WAITING = 20_000
 """Frames that wait for a slow disk. What comes then is counted as not written."""
@@ -62,6 +60,7 @@ class PacketFile:
     counters: Mapping[str, str]
     """By probe: the counter that its samples are taken from."""
     max_bytes: int = MAX_BYTES
+    """The file ends there; the measurement goes on."""
     packets: int = 0
     ended: str | None = None
     """Why it ended by itself."""

@@ -8,7 +8,7 @@ for a connection that has ended is thrown away by every host.
 
 import socket
 import struct
-from typing import Any, Iterator, List, NamedTuple
+from typing import Any, Iterator, List, NamedTuple, Tuple
 
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import owners
@@ -58,11 +58,9 @@ def answer(arguments: Json) -> Any:
         states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
         found = within(arguments, lambda: _at(_PROTOCOLS[protocol], states, port))
     elif wanted == "listener":
-        found = within(arguments, _fullest)
-        found = [one for one in found if one.waiting > one.limit] or found[:1]
         ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
-        waits = within(arguments, lambda: any((one.port, one.peer) == ends for one in _sockets(*_TIME_WAIT)))
-        has_refused = within(arguments, lambda: refused_in(files.read(b"/proc/thread-self/net/netstat", 65536)))
+        found, waits, has_refused = within(arguments, lambda: _listening(ends))
+        found = [one for one in found if one.waiting > one.limit] or found[:1]
     else:
         raise BadQuestion("wanted: expected port or listener")
     document = _document(found)
@@ -105,6 +103,12 @@ def _document(found: List[WaitingSocket]) -> Json:
 def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
     """Those that take packets of anybody first."""
     return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
+
+
+def _listening(ends: Tuple[Any, str]) -> Tuple[List[WaitingSocket], bool, bool]:
+    """The fullest listeners; whether the connection of these ends is in TIME-WAIT; whether such were refused."""
+    is_waiting = any((one.port, one.peer) == ends for one in _sockets(*_TIME_WAIT))
+    return _fullest(), is_waiting, refused_in(files.read(b"/proc/thread-self/net/netstat", 65536))
 
 
 def _fullest() -> List[WaitingSocket]:
