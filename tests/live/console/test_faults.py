@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
 import pytest
@@ -42,6 +44,8 @@ SECOND_NS = 1_000_000_000
 AT_ONCE = 6 if IS_EMULATED else 24
 """24 make about 60 namespaces: of more the counters are read late, and of more than 128 not at all. An emulated machine
 falls behind with the traffic of more than a few."""
+HANDS = 4
+"""Faults that are prepared at the same time: most of it is to wait for commands."""
 SILENT_FOR = 8
 """Intervals in which nothing may be said of what is no fault."""
 
@@ -118,6 +122,34 @@ class After(NamedTuple):
     fault: Fault
     incidents: list[Incident]
     shown: str
+    trouble: str = ""
+    """Why it could not be made."""
+
+
+class Round:
+    """Faults that are made at the same time. It begins to prepare them, and goes on while others are watched."""
+
+    def __init__(self, faults: Sequence[Fault], hands: ThreadPoolExecutor, ends: ExitStack) -> None:
+        """``ends``: what of it is left is removed with it."""
+        self._hands = hands
+        ends.callback(self.remove)
+        self._prepared = [(one, stack, hands.submit(one.prepare, stack)) for one in faults for stack in [ExitStack()]]
+
+    def ready(self) -> list[Fault]:
+        """Those that this kernel can have, when they are prepared."""
+        return [one for one, _, done in self._prepared if done.exception() is None and not one.cannot]
+
+    def troubles(self) -> Iterator[After]:
+        """Those that could not be made."""
+        for one, _, done in self._prepared:
+            if (error := done.exception()) is not None:
+                yield After(one, [], "", str(error))
+
+    def remove(self) -> None:
+        """Once it is prepared; a second time does nothing."""
+        self.ready()
+        for done in [self._hands.submit(stack.close) for _, stack, _ in self._prepared]:
+            done.result()
 
 
 @pytest.fixture(scope="module")
@@ -125,34 +157,44 @@ def after(request: pytest.FixtureRequest) -> Iterator[tuple[Watch, dict[str, Aft
     """Every fault that this kernel can have, of those whose tests run."""
     asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
     known: dict[str, After] = {}
-    with closing(Watch()) as watch:
+    with closing(Watch()) as watch, ThreadPoolExecutor(HANDS) as hands, ExitStack() as rounds:
         assert watch.until(watch.settled)
         faults = [one for one in all_faults() if one.name in asked]
         together = [one for one in faults if not one.alone]
         batches = [together[at : at + AT_ONCE] for at in range(0, len(together), AT_ONCE)]
-        for made in [*batches, *([one] for one in faults if one.alone)]:
-            known |= {one.fault.name: one for one in _together(watch, made)}
+        batches += [[one] for one in faults if one.alone]
+        coming: Round | None = None
+        for made, following in zip_longest(batches, batches[1:], fillvalue=()):
+            now, coming = coming or Round(made, hands, rounds), None
+            _send(watch, now)
+            if following and not any(one.alone for one in (*made, *following)):
+                coming = Round(following, hands, rounds)
+            known |= {one.fault.name: one for one in _watched(watch, now, hands)}
+            now.remove()
         yield watch, known
 
 
-def _together(watch: Watch, made: list[Fault]) -> Iterator[After]:
-    """Make these faults, watch them until they are over, and take them back."""
-    with ExitStack() as stack:
-        for one in made:
-            one.prepare(stack)
-        made = [one for one in made if not one.cannot]
-        begun = watch.intervals
-        assert watch.until(partial(watch.has_passed, begun + FOUND_AFTER))
-        for one in made:
-            one.begin()
-        for one in made:
-            one.end()
-        watch.until(partial(watch.are_over, [one for one in made if "cause" in one.expect]))
-        over = watch.intervals
-        watch.until(partial(watch.has_passed, over + SILENT_FOR if len(made) > 1 else over))
-        for one in made:
-            incidents = watch.of(one)
-            yield After(one, incidents, _shown(one, incidents))
+def _send(watch: Watch, now: Round) -> None:
+    """All that is sent in a round."""
+    made = now.ready()
+    begun = watch.intervals
+    assert watch.until(partial(watch.has_passed, begun + FOUND_AFTER))
+    for one in made:
+        one.begin()
+    for one in made:
+        one.end()
+
+
+def _watched(watch: Watch, now: Round, hands: ThreadPoolExecutor) -> Iterator[After]:
+    """Watch the faults of a round until they are over."""
+    made = now.ready()
+    watch.until(partial(watch.are_over, [one for one in made if "cause" in one.expect]))
+    over = watch.intervals
+    watch.until(partial(watch.has_passed, over + SILENT_FOR if len(made) > 1 else over))
+    found = [(one, watch.of(one)) for one in made]
+    for (one, incidents), shown in zip(found, hands.map(lambda each: _shown(*each), found), strict=True):
+        yield After(one, incidents, shown)
+    yield from now.troubles()
 
 
 def _shown(fault: Fault, incidents: Sequence[Incident]) -> str:
@@ -174,7 +216,8 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
     watch, known = after
     if name not in known:
         pytest.skip("cannot run here: the kernel lacks what the fault is made with, or the machine is too slow for it")
-    fault, incidents, shown = known[name]
+    fault, incidents, shown, trouble = known[name]
+    assert not trouble
     expect = fault.expect
     if expect.get("again"):  # as the console tells it: one line for a cause at its place, however often it comes
         incidents = once_each(incidents, incidents)
