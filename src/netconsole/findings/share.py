@@ -25,6 +25,8 @@ _ANSWERED = "NO_SOCKET"
 _LOOPBACK = "lo"
 EDGE = 2
 """Moves at each end of a loss that a share leaves out, where there are enough of them."""
+UNSURE = 0.15
+"""A share is not said where so much of what came may lie beyond its ends: its parts were read at other times."""
 
 
 class Passing(NamedTuple):
@@ -48,6 +50,19 @@ def passing(rule: FindingSpec, labels: Mapping[str, Label]) -> Passing:
         return Passing(RECEIVED, holds_lost=False)
     is_answered = labels.get("reason") == _ANSWERED and labels.get("device") == _LOOPBACK
     return Passing(RECEIVED, holds_answers=is_answered)
+
+
+class _Span(NamedTuple):
+    """The rate of a count between two readings."""
+
+    began_ns: int
+    ended_ns: int
+    per_s: float
+
+    def unsure(self, within_ns: int, beside: Sequence[_Span]) -> float:
+        """By how much the count of a part may be wrong: within an interval the rate changes from that before it."""
+        cut_ns = min(within_ns, self.ended_ns - self.began_ns - within_ns)
+        return max((abs(one.per_s - self.per_s) for one in beside), default=0.0) * cut_ns / 1e9
 
 
 class Packets:
@@ -79,8 +94,10 @@ class Packets:
 
         Both are counted from one reading of the row to another one. The first interval is left out, of which nobody
         knows the beginning; of many moves more at both ends, where the intervals of the device hold other traffic. None
-        of a single move, and where it is not known.
+        of a single move, of a row that is read less often than its device, and where it is not known.
         """
+        if window.span_ns:
+            return None
         run = window.since(gap)
         spare = min(EDGE, (len(run) - 1) // 3)
         first, *later = run[spare : len(run) - spare]
@@ -95,24 +112,31 @@ class Packets:
     def _between(self, labels: Mapping[str, Label], counter: str, start_ns: int, end_ns: int) -> float | None:
         """How many packets a device counted from one moment to another one. Intervals that are cut count in part.
 
-        Those that are not known are like the others: devices of a new namespace are read some seconds later.
+        Those that are not known are like the others: devices of a new namespace are read some seconds later. None also
+        where too much depends on when in a cut interval its packets came.
         """
         key = self._key(labels, counter)
         if self._table is None or key is None:
             return None
         if self._table.never_moved(key, counter):
             return 0.0
-        known_ns, counted, past = 0, 0.0, self._table.history(key, counter, LONG + SHORT)
-        now = self._table.timeline.tick
-        over = (span for span in self._table.spans() if span[0] <= now)
-        for tick, began_ns, ended_ns in over:
-            if ended_ns <= start_ns or now - tick >= len(past):
-                break
-            per_s, within_ns = past[tick - now - 1], min(ended_ns, end_ns) - max(began_ns, start_ns)
-            if per_s is not None and within_ns > 0:
-                known_ns += within_ns
-                counted += per_s * within_ns / 1e9
-        return counted * (end_ns - start_ns) / known_ns if known_ns else None
+        past, now = self._table.history(key, counter, LONG + SHORT), self._table.timeline.tick
+        known = [
+            _Span(began_ns, ended_ns, per_s)
+            for tick, began_ns, ended_ns in self._table.spans()
+            if 0 <= now - tick < len(past) and (per_s := past[tick - now - 1]) is not None
+        ]
+        known_ns, counted, unsure = 0, 0.0, 0.0
+        for place, span in enumerate(known):
+            within_ns = min(span.ended_ns, end_ns) - max(span.began_ns, start_ns)
+            if within_ns <= 0:
+                continue
+            known_ns += within_ns
+            counted += span.per_s * within_ns / 1e9
+            unsure += span.unsure(within_ns, known[max(0, place - 1) : place + 2])
+        if not known_ns or unsure > UNSURE * counted:
+            return None
+        return counted * (end_ns - start_ns) / known_ns
 
     def _key(self, labels: Mapping[str, Label], counter: str) -> RowKey | None:
         """The row of the device that these labels name, if that has the counter."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from netconsole.base import figure
@@ -211,6 +213,39 @@ def test_a_share_is_of_the_very_same_time_however_uneven_the_intervals_are(share
         said = findings.update(state)
         if second >= 10:
             assert said[0].share_pct == pytest.approx(share, rel=0.02), second
+
+
+@pytest.mark.parametrize(
+    ("every_s", "share"), [(1.0, pytest.approx(100, rel=0.01)), (3.3, None), (2.6, None)], ids=["each second", "3", "2"]
+)
+def test_no_share_is_said_of_a_burst_whose_device_was_read_at_other_times(every_s: float, share: float | None) -> None:
+    """All of four seconds is lost. What a device received before and in them is one figure where it is read rarely."""
+    findings = Incidents({name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")})
+    state = State()
+    drops, devices = Stream(state), Stream(state, "console")
+    drops.hello()
+    labels: dict[str, frames.Label] = {**UDP, "reason": "NETFILTER_DROP", "hook": "input"}
+
+    def read(stream: Stream, name: tuple[str, str], column: str, place: Mapping[str, frames.Label], at: float) -> None:
+        length_s = 1.0 if stream is drops else every_s
+        total, before = (round(300 * min(4.0, max(0.0, moment - 30.4))) for moment in (at, at - length_s))
+        probe, table = name
+        stream.mono_ns, length_ns = 100 * SECOND + round(at * SECOND), round(length_s * SECOND)
+        row = Row(labels=dict(place), counts={column: Count(delta=total - before, total=total)})
+        state.apply(frames.Status(**stream.stamp(probe), state="attached", mode="summary"))
+        state.apply(frames.Table(**stream.stamp(probe), name=table, interval_ns=length_ns, full=False, rows=[row]))
+        state.apply(frames.Cost(**stream.stamp(None), interval_ns=length_ns))
+
+    readings = 0
+    for second in range(50):
+        read(drops, ("kernel_drops", "drops"), "count", labels, second)
+        while readings * every_s <= second:
+            where: dict[str, frames.Label] = {"device": "uxva", "netns": "blue"}
+            read(devices, ("link_rates", "links"), "rx_packets", where, readings * every_s)
+            readings += 1
+        findings.update(state)
+    (one,) = findings.log
+    assert (one.total, one.share_pct) == (1200, share), one.sentence
 
 
 @pytest.mark.parametrize(
