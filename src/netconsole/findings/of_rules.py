@@ -93,7 +93,7 @@ def of_table(
             continue
         value, lasting, share = judged
         words = words_of_gauges(spec, window.row.gauges)
-        late = _late(window, table, length_s)
+        late = _late(window, rule.value, table, length_s)
         yield _match(
             probe, one, column, words, window.row.labels, key, value,
             is_urgent(one, value) and not lasting and not _is_a_handful(one, window, probe.timeline.tick),
@@ -194,9 +194,9 @@ def _match(
     )
 
 
-def _late(window: Window, table: TableState, length_s: float) -> Late | None:
+def _late(window: Window, value: str, table: TableState, length_s: float) -> Late | None:
     """None of a row that is read in every interval. A whole table is late where its source was slow."""
-    last_ns = window.row.last_active_ns
+    last_ns = window.row.read_ns(value)
     if window.span_ns:
         return Late(last_ns - window.span_ns, window.counted)
     read_ns = next((end_ns - begin_ns for _, begin_ns, end_ns in table.spans()), 0)

@@ -483,6 +483,9 @@ class OpenIncident:
     def _whole(self) -> _Tally | None:
         """What the row that leads has counted: of several values of one cause the one that holds the others."""
         lead = self.lead
+        if lead.late is not None:  # another source may know more by now
+            own = (tally for tally in self.tallies.values() if tally.cause == lead.cause and tally.unit == lead.unit)
+            return max(own, key=lambda tally: tally.counted, default=None)
         counted = {key: tally for key, tally in self.tallies.items() if key[0].probe == lead.evidence.probe}
         if lead.family is None:
             return next(iter(counted.values()), None)

@@ -182,12 +182,13 @@ class Windows:
                 window = windows[row.key] = Window(row, total)
             if window.moves and window.moves[-1].tick == tick:
                 continue
-            is_scaled = is_sampled or row.span_ns > 0
+            span_ns = row.span_of(family.value)
+            is_scaled = is_sampled or span_ns > 0
             if window.moves and (total > window.total or (is_scaled and total == window.total)):
                 delta = total - window.total  # also of intervals that nobody looked at
             window.row, window.total = row, total
-            if delta or row.span_ns:
-                window.span_ns, window.counted = row.span_ns, (per_s or 0.0) * row.span_ns / 1e9
+            if delta or span_ns:
+                window.span_ns, window.counted = span_ns, (per_s or 0.0) * span_ns / 1e9
             scaled = per_s * length_s if is_scaled and per_s is not None else None
             window.moves.append(Move(tick, delta, row.gauges.get(whole), scaled, at_ns))
         for key, window in list(windows.items()):

@@ -52,11 +52,15 @@ class FrameError(ValueError):
     """This line is not a frame. The message is one line that says what is wrong and where."""
 
 
-class Count(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """An exact count: ``delta`` in this interval, ``total`` since the probe was attached."""
+class Count(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """An exact count: ``delta`` in this interval, ``total`` since the probe was attached.
+
+    ``interval_ns``: the time that ``delta`` is of, where it is read less often than what it stands in.
+    """
 
     delta: Int
     total: Natural
+    interval_ns: Natural | None = None
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):

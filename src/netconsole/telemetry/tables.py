@@ -64,6 +64,26 @@ class CountState(SavedValues):
     delta: Int | None
     per_s: float | None
     variance: float = 0.0
+    span_ns: Natural = 0
+    """The time that its rate is of, where it is read less often than its row: until the next reading it holds."""
+    holds: Natural = 0
+    """For how many more intervals."""
+    read_ns: Int = 0
+    """When it was read last (wall clock), where that is less often."""
+
+    def hold(self) -> bool:
+        """It is not read in this interval: whether its rate still holds."""
+        self.delta = 0
+        if self.holds:
+            self.holds -= 1
+            return True
+        self.per_s, self.span_ns = 0.0, 0
+        return False
+
+    def lose(self) -> None:
+        """What it does is not known now."""
+        self.delta = self.per_s = None
+        self.span_ns = self.holds = 0
 
 
 class RowState(SavedValues):
@@ -97,7 +117,17 @@ class RowState(SavedValues):
     def moved(self, name: str) -> bool:
         """Whether a count has changed in the last interval, or in the time that its rate is of."""
         count = self.counts.get(name)
-        return count is not None and bool(count.delta or (self.span_ns and count.per_s))
+        return count is not None and bool(count.delta or (self.span_of(name) and count.per_s))
+
+    def span_of(self, name: str) -> int:
+        """The time that the rate of a count is of, where that is read less often than its table; else 0."""
+        count = self.counts.get(name)
+        return self.span_ns or (0 if count is None else count.span_ns)
+
+    def read_ns(self, name: str) -> int:
+        """When a count was read that has changed last (wall clock)."""
+        count = self.counts.get(name)
+        return count.read_ns if count is not None and count.span_ns else self.last_active_ns
 
     def per_s(self, name: str) -> float | None:
         """Rate of a count; None when the row has no such count or the rate is not known."""
@@ -244,7 +274,7 @@ class TableState(Saved):
         self.tick, self.is_held = tick, False
         for row in self.rows.values():
             for count in row.counts.values():
-                count.delta = count.per_s = None
+                count.lose()
             row.gauges = dict.fromkeys(row.gauges)
             row.span_ns = row.holds = 0
             row.moving = True
@@ -274,9 +304,15 @@ class TableState(Saved):
                 self._hold_rates(row, tick)
                 held.append(row)
                 continue
-            for count in row.counts.values():
-                count.delta, count.per_s = 0, 0.0
             row.moving, row.span_ns = False, 0
+            history = self._history.get(row.key, {})
+            for name, count in row.counts.items():
+                if count.hold():
+                    row.moving = True
+                    if name in history:
+                        history[name].put(tick, count.per_s)
+            if row.moving:
+                held.append(row)
         self._moving = held
 
     def _hold_rates(self, row: RowState, tick: int) -> None:
@@ -325,18 +361,28 @@ class TableState(Saved):
             if known is None:
                 if len(row.counts) >= MAX_VALUES:
                     continue
-            elif known.total == total and count.delta == 0 and known.per_s == 0.0:
-                continue  # most rows of a full frame have not changed
+            elif known.total == total and count.delta == 0 and (known.per_s == 0.0 or known.span_ns):
+                continue  # most rows of a full frame have not changed; some counts are not read each time
             variance = known.variance if known is not None else 0.0
             if together and count.delta:
                 variance += _chance(count.delta, together[name], frame.one_in, is_first=not variance)
             delta = count.delta
             if is_second and delta is not None and known is not None:
                 delta += known.delta or 0
-            row.counts[name] = CountState(total, delta, per_second(delta, length_ns), variance)
+            span_ns = count.interval_ns or 0
+            holds = min(MAX_HELD, round(span_ns / max(1, length_ns)))
+            row.counts[name] = CountState(
+                total,
+                delta,
+                per_second(delta, span_ns or length_ns),
+                variance,
+                span_ns,
+                holds,
+                frame.wall_ns * bool(span_ns),
+            )
             moved = moved or delta != 0
         for name in row.counts.keys() - sent.counts.keys():  # nobody knows it now
-            row.counts[name].delta = row.counts[name].per_s = None
+            row.counts[name].lose()
             moved = True
         row.gauges = sent.gauges
         if sent.example:
@@ -360,7 +406,7 @@ class TableState(Saved):
         """What a row counted in the first frame of a tick was all that it counted in the whole of it."""
         history = self._history.get(row.key, {})
         for name, count in row.counts.items():
-            count.per_s = per_second(count.delta, length_ns)
+            count.per_s = count.per_s if count.span_ns else per_second(count.delta, length_ns)
             if name in history:
                 history[name].put(tick, count.per_s)
 

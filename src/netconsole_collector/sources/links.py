@@ -18,7 +18,7 @@ from netconsole_collector.sources.base import (
     SourceRow,
 )
 from netconsole_collector.sources.link_state import VethPeers, veth_peers
-from netconsole_collector.sources.namespace_links import COUNTS, NamespaceLinks
+from netconsole_collector.sources.namespace_links import COUNTS, OF_QDISCS, NamespaceLinks
 from netconsole_collector.sources.namespaces import MAX_NAMESPACES, OpenNamespace, OpenNamespaces
 from netconsole_collector.statuses import status
 
@@ -41,6 +41,10 @@ class Links(KernelSource):
         """What the peers were found in."""
         self.pace = Pace()
         """Of the qdiscs: there may be very many."""
+        self._since_ns = 0
+        """Since they were read last, without this interval."""
+        self._late_ns = 0
+        """The time that their figures of this interval are of, where that is longer; else 0."""
 
     def open(self) -> None:
         """Raises SourceError when the links of our own namespace cannot be read."""
@@ -57,8 +61,16 @@ class Links(KernelSource):
         said = self._said()
         if children or self._has_children:
             self._has_children = bool(children)
-            said.append(reading.table("link_rates", "queues", self._queues.rows(children)))
-        return [*said, reading.table("link_rates", "links", self._rows.rows(readings))]
+            of_queues = self._queues.rows(children)
+            said.append(reading.table("link_rates", "queues", of_queues))
+            for row in of_queues[0] if self._late_ns else ():
+                row["interval_ns"] = self._late_ns
+        of_links = self._rows.rows(readings)
+        for row in of_links[0] if self._late_ns else ():
+            for name in OF_QDISCS:
+                if row["counts"][name]["delta"]:
+                    row["counts"][name]["interval_ns"] = self._late_ns
+        return [*said, reading.table("link_rates", "links", of_links)]
 
     def close(self) -> None:
         """Release all namespaces."""
@@ -84,8 +96,12 @@ class Links(KernelSource):
             read.append(one)
         self._find_peers(read)
         readings = [row for one in read for row in one.thing.readings(one.name, reading.mono_ns, self._peers)]
+        self._since_ns += reading.interval_ns
+        self._late_ns = 0
         if with_qdiscs:
             self.pace.took(qdiscs_s, reading.interval_ns)
+            self._late_ns = self._since_ns if self._since_ns > reading.interval_ns else 0
+            self._since_ns = 0
         return readings
 
     def _find_peers(self, read: List[OpenNamespace[NamespaceLinks]]) -> None:

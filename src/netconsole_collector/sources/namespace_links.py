@@ -18,6 +18,8 @@ COUNTS = (
     "qdisc_drops", "qdisc_requeues", "qdisc_overlimits",
     "carrier_changes", "carrier_losses", "lost_without_carrier", "lost_to_peer",
 )  # fmt: skip
+OF_QDISCS = ("qdisc_drops", "qdisc_requeues", "qdisc_overlimits", "lost_without_carrier", "lost_to_peer")
+"""Those that are as old as the last reading of the qdiscs."""
 _TX_DROPS = COUNTS.index("tx_drops")
 
 DeviceCounts = Tuple[str, Tuple[int, ...]]

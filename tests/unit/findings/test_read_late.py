@@ -113,6 +113,62 @@ def test_far_more_than_was_told_is_an_incident_of_its_own() -> None:
     assert len(list(host.incidents.log)) == 2, "the drops explain 20 packets of 3000"
 
 
+class ManyQdiscs(Host):
+    """The sums of qdiscs are read every ninth second, and all else of their devices in each."""
+
+    def _tell(self, probe: str, table: str, labels: dict[str, Label], delta: int, interval_ns: int | None) -> None:
+        if interval_ns is None:
+            probe, table, labels = "tx_queue_latency", "dropped", {"netns": "blue", "device": "eth0", "queue": 0}
+            counts = {"count": delta}
+        else:
+            probe, table, labels = "link_rates", "links", {"netns": "blue", "device": "eth0", "shaper": "tbf"}
+            counts = {"tx_packets": 50, "qdisc_drops": delta}
+        rows = []
+        for name, more in counts.items():
+            self.totals[name] = self.totals.get(name, 0) + more
+        made = {
+            name: Count(more, self.totals[name], interval_ns if name == "qdisc_drops" and more else None)
+            for name, more in counts.items()
+        }
+        rows = [Row(labels=labels, counts=made)]
+        self.stream.state.apply(
+            frames.Table(**self.stream.stamp(probe), name=table, interval_ns=SECOND, full=False, rows=rows)
+        )
+
+
+def many_qdiscs() -> ManyQdiscs:
+    host = ManyQdiscs()
+    host.manifests = {name: catalogue.shipped(name) for name in ("tx_queue_latency", "link_rates")}
+    host.incidents = Incidents(host.manifests)
+    for probe in host.manifests:
+        host.stream.state.apply(frames.Status(**host.stream.stamp(probe), state="attached", mode="summary"))
+    return host
+
+
+def test_a_count_that_is_read_less_often_than_its_row_has_its_own_rate() -> None:
+    host, found = many_qdiscs(), []
+    for second in range(1, 3 * EVERY):
+        host.pass_second(counted=30 if second <= EVERY else 0)
+        (row,) = host.stream.state.rows("link_rates", "links")
+        found.append((row.per_s("tx_packets"), row.per_s("qdisc_drops")))
+    assert found == [(50.0, 0.0)] * (EVERY - 1) + [(50.0, 30.0)] * (EVERY + 1) + [(50.0, 0.0)] * (EVERY - 1)
+    assert row.total("qdisc_drops") == 30 * EVERY and not row.moved("qdisc_drops")
+
+
+@pytest.mark.parametrize("first", [2, 5, 8], ids=lambda first: f"{EVERY - first} s before the qdiscs are read")
+@pytest.mark.parametrize(("seconds", "per_s"), [(1, 2000), (3, 50), (7, 300)])
+def test_a_queue_that_was_full_is_one_incident_where_qdiscs_are_read_less_often(
+    first: int, seconds: int, per_s: int
+) -> None:
+    host = many_qdiscs()
+    for second in range(1, 45):
+        lost = per_s if first <= second < first + seconds else 0
+        host.pass_second(dropped=lost, counted=lost)
+    told = list(host.incidents.log)
+    assert [one.cause for one in told] == ["qdisc-drops"], [one.sentence for one in told]
+    assert told[0].total == per_s * seconds
+
+
 class SlowHost(Host):
     """The source of all counters is slow: no row has a time of its own, the table is of nine seconds."""
 

@@ -13,7 +13,7 @@ from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, Unasked
 from netconsole_collector.sources import base, link_state
-from netconsole_collector.sources.base import SourceError
+from netconsole_collector.sources.base import Pace, SourceError
 from netconsole_collector.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
 from netconsole_collector.sources.links import Links
 from netconsole_collector.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
@@ -250,6 +250,26 @@ def test_a_whole_reading_has_what_is_read_less_often(
     assert "eth0" not in {device for device, _ in rows(read_of(source))}
     assert rows(read_of(source, is_whole=True))["eth0", "host"].gauges["backlog_packets"] == 31
     source.close()
+
+
+def test_what_qdiscs_dropped_since_they_were_read_last_has_the_time_of_it(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, second = kernel.links(tmp_path), 1_000_000_000
+    kernel.name({7: b"eth0"})
+    source.open()
+    read_of(source, second)
+    found = []
+    for every in (3, 1, 4):
+        for turn in range(every):
+            kernel.drops += 10
+            monkeypatch.setattr(Pace, "is_due", lambda *_, is_last=turn == every - 1: is_last)
+            row = rows(read_of(source, second, is_whole=False)).get(("eth0", "host"))
+        assert row is not None
+        count = row.counts["qdisc_drops"]
+        found.append((count.delta, count.interval_ns, row.interval_ns, row.counts["tx_packets"].interval_ns))
+    source.close()
+    assert found == [(30, 3 * second, None, None), (10, None, None, None), (40, 4 * second, None, None)]
 
 
 def test_namespaces_that_are_left_out_are_said_once(kernel: Kernel, tmp_path: Path) -> None:
