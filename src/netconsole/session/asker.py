@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 import threading
 import time
@@ -23,6 +24,8 @@ MAX_A_MINUTE = 120
 MAX_THREADS = 4
 _INTERVAL_S = 3.0
 """How long the next interval may take to come."""
+_AGAIN_AFTER_S = 3.0
+"""A host that does not answer in time has much to do. It is asked once more."""
 REMAINS, COUNTED_PER_S = "remains", "counted_per_s"
 """In an answer: what it names is what is left over. That holds if more was lost meanwhile, which is added; and of what
 has counted itself, if it was not much more than that."""
@@ -84,9 +87,7 @@ class CauseAsker:
         while (one := self._waiting.get()) is not None:
             before = self._counted(one)
             try:
-                document: Mapping[str, Scalar | None] = door.ask(
-                    self._host, one.name, one.arguments, dict[str, str | int | float | bool | None]
-                )
+                document = self._answer(one)
             except Unanswered as error:
                 self._session.say_answer(one, {}, error.strerror or str(error))
                 continue
@@ -95,6 +96,17 @@ class CauseAsker:
                 self._interval.wait(_INTERVAL_S)
                 document = {**document, WENT_ON: self._counted(one) > before and self._is_enough(one, document)}
             self._session.say_answer(one, document)
+
+    def _answer(self, one: HostQuestion) -> Mapping[str, Scalar | None]:
+        """Raises Unanswered."""
+        kind = dict[str, str | int | float | bool | None]
+        try:
+            return door.ask(self._host, one.name, one.arguments, kind)
+        except Unanswered as error:
+            if error.errno != errno.ETIMEDOUT:
+                raise
+        time.sleep(_AGAIN_AFTER_S)
+        return door.ask(self._host, one.name, one.arguments, kind)
 
     def _is_enough(self, one: HostQuestion, document: Mapping[str, Scalar | None]) -> bool:
         """Whether what the answer names has itself counted about as much as is lost, if it counts at all."""

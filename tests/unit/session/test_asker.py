@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -78,6 +79,29 @@ def test_a_question_is_asked_once_and_a_failure_is_said(answers: dict[str, Any])
         (ROUTE, {"forwarding": 0}, None),
         (ROUTE._replace(name="firewall"), {}, "no answer within 3 s"),
     ]
+    asking.close()
+
+
+def test_a_host_that_was_too_busy_to_answer_is_asked_once_more(
+    answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netconsole.session.asker._AGAIN_AFTER_S", 0.0)
+    session, tries = Session(), list[str]()
+
+    def answered_the_second_time(name: str) -> dict[str, Scalar]:
+        tries.append(name)
+        if tries.count(name) == 1 or name == "never":
+            raise Unanswered(errno.ETIMEDOUT, "no answer within 10 s")
+        return {"forwarding": 0}
+
+    answers["route"] = lambda: answered_the_second_time("route")
+    answers["firewall"] = lambda: answered_the_second_time("never")
+    asking = CauseAsker(session, THIS_HOST)
+    asking.ask([ROUTE])
+    assert session.answers(1) == [(ROUTE, {"forwarding": 0}, None)]
+    asking.ask([ROUTE._replace(name="firewall")])
+    assert session.answers(2)[1] == (ROUTE._replace(name="firewall"), {}, "no answer within 10 s")
+    assert tries == ["route"] * 2 + ["never"] * 2
     asking.close()
 
 
