@@ -23,7 +23,7 @@ FULL_PCT = 90.0
 BUSY_PCT = 95.0
 ONE_QUEUE_PCT = 90.0
 WAITS_PCT = 5.0
-"""Of the time, as of the finding of thread_waits: where nobody looked for incidents, and for the line of a CPU."""
+"""Of the time, as of the finding of thread_waits. A shorter wait is an incident for a moment, and caps nothing."""
 SOME_LOST_PER_S = 1.0
 MANY_PER_S = 1000.0
 """Packets. With fewer nobody can say how they spread over queues."""
@@ -82,14 +82,16 @@ def _runs(one: MachineFigures) -> Cap:
 
 def _waits(one: MachineFigures) -> Cap:
     name = "waits for a CPU"
-    if (told := _incident(one, "cpu-wait")) is not None:
+    told, threads = _incident(one, "cpu-wait"), one.threads()
+    if told is not None and not threads:
         return Cap("caps", name, told.what)
-    threads = one.threads()
     if not threads:
         return Cap("unknown", name, _lacks(one, "thread_waits"))
     most = max(threads, key=lambda row: number(row.get("waited_ns")) or 0.0)
     share = one.per_s("thread_waits", most, "waited_ns") / 1e7
     waits = f"{figure.percent(share)} of the time"
+    if share >= WAITS_PCT and told is not None:
+        return Cap("caps", name, told.what)
     if share >= WAITS_PCT and one.snapshot.incidents is None:
         return Cap("caps", name, f"its {role(most)} waits for a CPU: {waits}")
     return Cap("free", name, f"no thread of it waits long for a CPU: {role(most)} most, {waits}")

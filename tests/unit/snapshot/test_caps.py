@@ -103,6 +103,12 @@ def incident(**more: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda document: document["incidents"].append({"level": "!!", "unit": "packets", **more})
 
 
+def waits(document: dict[str, Any], waited_ns: int) -> None:
+    """A thread of it waits for a CPU, of which there is an incident."""
+    table(document, "thread_waits", "threads")[0].update(waited_ns=waited_ns)
+    incident(cause="cpu-wait", what="web: stress (9) takes 50 % of CPU 1: …", where={"vm": "web"})(document)
+
+
 def pmd(document: dict[str, Any], busy_pct: float) -> None:
     document["facts"]["vm/web/net/1/socket"] = {"value": "/run/vhost-web"}
     document["facts"]["ovs/interface/dpdkvhost1/options/vhost-server-path"] = {"value": "/run/vhost-web"}
@@ -156,10 +162,7 @@ def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_f
     [
         (lambda d: table(d, "vm_states", "machines")[0].update(paused=1), "it is paused: QEMU runs none of its CPUs"),
         (lambda d: table(d, "vm_states", "machines")[0].update(stopped=1), "it is stopped: its QEMU process gets no"),
-        (
-            incident(cause="cpu-wait", what="web: stress (9) takes 50 % of CPU 1: …", where={"vm": "web"}),
-            "web: stress (9) takes 50 % of CPU 1",
-        ),
+        (lambda d: waits(d, CORE // 4), "web: stress (9) takes 50 % of CPU 1"),
         (
             lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "100000 100000"}}),
             "its control group may use 100 % of a core, and uses 100 %",
@@ -229,6 +232,16 @@ def test_what_is_of_another_machine_is_over_or_has_room_caps_nothing(
     change: Callable[[dict[str, Any]], Any],
 ) -> None:
     assert verdict(caps(MachineFigures(snapshot(change), "web"))).state == "free"
+
+
+def test_what_waited_for_a_moment_is_not_said_before_what_limits_it() -> None:
+    def change(document: dict[str, Any]) -> None:
+        waits(document, CORE // 50)
+        document["facts"]["ovs/interface/vnet7/ingress_policing_rate"] = {"value": 120_000}
+
+    found = caps(MachineFigures(snapshot(change), "web"))
+    assert verdict(found).text == "Open vSwitch polices vnet7 to 120Mbit/s; it sends 112Mbit/s"
+    assert {cap.name: cap.text for cap in found}["waits for a CPU"].endswith("vCPU 0 most, 2 % of the time")
 
 
 def test_what_was_not_measured_is_not_excluded() -> None:
