@@ -15,12 +15,13 @@ pytestmark = [pytest.mark.booting, pytest.mark.long, pytest.mark.parametrize("ba
 
 FILE = "tests/live/console/test_faults.py"
 TEST = f"{FILE}::test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly"
-PORTIONS = 6
-"""They are made side by side in so many goes: an emulated machine needs seconds for each."""
+PORTIONS = 2
+"""They are made in so many goes, each with a console of its own: what is wrong with one is said earlier."""
 
 
 @pytest.mark.parametrize("portion", range(PORTIONS))
 def test_each_fault_says_inside_what_it_says_here(portion: int, bare: Hypervisor) -> None:
     bring(bare, shipped(PROBES).values())
+    bare.shell("echo 1 >/sys/kernel/rcu_expedited")  # hundreds of namespaces come and go
     names = [one.name for one in all_faults()][portion::PORTIONS]
-    run_pytest(bare, *(f"{TEST}[{name}]" for name in names), limit_s=900.0).has_passed(FILE)
+    run_pytest(bare, *(f"{TEST}[{name}]" for name in names), limit_s=1200.0).has_passed(FILE)

@@ -229,8 +229,9 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
     assert first is not None
     sentence, causes = first.sentence, expect["cause"]
     assert one.cause in ([causes] if isinstance(causes, str) else causes), one.sentence
-    assert sentence.startswith(fault.filled(expect["who"])), sentence
-    assert f": {expect.get('why', '')}" in sentence and re.search(expect.get("says", ""), sentence), sentence
+    assert sentence.startswith(fault.filled(expect.get("who", ""))), sentence
+    says = fault.filled(expect.get("says", ""))
+    assert f": {expect.get('why', '')}" in sentence and re.search(says, sentence), sentence
     assert first.ended_ns is not None, "it goes on"
     assert one.peak is not None and one.peak > 0
     # An emulated machine is itself seconds late.
