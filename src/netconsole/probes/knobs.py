@@ -48,6 +48,7 @@ _UNITS = {
     "packets": "packets",
     "intervals": "intervals",
     "port": "number of a port",
+    "pid": "number of a process",
 }
 _HINTS = {
     "device": "name of an interface; empty: all",
@@ -59,6 +60,7 @@ _HINTS = {
     "ethertype": "number, after VLAN tags: 2054 is ARP; 0: all",
     "mac": "MAC address of either end, such as 02:00:5e:00:53:01; empty: all",
     "reason": "A,B: only these drop reasons; not:A,B: all others; empty: all",
+    "pid": "number of a process, such as a VM's QEMU; 0: all",
     "events_per_s": "budget of sampled events in mode details",
     "flows_one_in": "details of one flow in so many, always the same; rounded up to 2, 4, 8 …",
     "seen_pct": "percent of the time in which the probe is attached; 100: always",

@@ -20,10 +20,10 @@ PANES = ("overview", "drops", "queues", "host", "vhost", "ovs", "path", "flows",
 """Where the tables of a probe may be shown."""
 DRAWN = (
     "vhost-queues", "ovs-health", "ovs-upcalls", "ovs-causes", "ovs-drops", "ovs-handlers",
-    "mirror-ledger", "path-ways", "path-devices", "path-flows", "path-slow", "disk-ios",
+    "mirror-ledger", "path-ways", "path-devices", "path-flows", "path-slow", "disk-ios", "disk-calls",
 )  # fmt: skip
 """Blocks of panes that join tables, of one probe or of several, in a way of their own."""
-PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop", "disk-io")
+PAGES = ("vhost-queue", "ovs-datapath", "ovs-vswitchd", "ovs-port", "ovs-drop", "disk-io", "disk-call")
 """What the page of a table's row may have besides the row's own figures."""
 JUDGES = ("vhost-queue", "ovs-port")
 """Who may say, from the figures of several probes, in which state a row is of which a finding speaks."""

@@ -541,6 +541,7 @@ def test_what_a_block_device_fails_refuses_and_puts_back() -> None:
     quiet("block_path", "ios", "requeues", ASKED, 1, "sdb", "its driver puts back")
 
 
+FLUSHED: dict[str, frames.Label] = {**ASKED, "operation": "flush", "stage": "whole"}
 LIMITED: dict[str, frames.Label] = {"vm": "web-07", "device": "sdb", "what": "reads", "group": "/machine/web-07"}
 
 
@@ -556,7 +557,13 @@ def test_a_vm_that_uses_up_its_own_limit() -> None:
 ENDS: dict[str, frames.Label] = {"direction": "in", "from": "eth0", "to": "vnet7"}
 
 
-@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue}")
+CALLS: dict[str, frames.Label] = {
+    "device": "sdb", "file_system": "ext4", "way": "direct", "process": "qemu", "pid": 77, "vm": "web-07"
+}  # fmt: skip
+
+
+@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue,whole+flush}")
+@pytest.mark.proves("fs_path", "findings.times.p99.!.{read,fsync}")
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
 @pytest.mark.proves("local_path", "findings.crossing.p99.!")
 @pytest.mark.proves("ovs_upcalls", "findings.latency.p99.!.miss", "findings.scheduled.p99.!")
@@ -577,6 +584,9 @@ ENDS: dict[str, frames.Label] = {"direction": "in", "from": "eth0", "to": "vnet7
         ("tx_queue_latency", "wait", QUEUE, 100, "!", "!!", "queue 3"),
         ("block_path", "times", {**ASKED, "stage": "device"}, 200, None, "!", "sdb: slow device"),
         ("block_path", "times", {**ASKED, "stage": "queue"}, 200, None, "!", "sdb: its queue grows"),
+        ("block_path", "times", FLUSHED, 200, None, "!", "sdb: writes its cache out slowly"),
+        ("fs_path", "times", {**CALLS, "call": "read"}, 200, None, "!", "sdb: qemu waits, 1 read in 100"),
+        ("fs_path", "times", {**CALLS, "call": "fsync"}, 200, None, "!", "sdb: qemu waits in fsync"),
     ],
 )
 def test_what_is_late_for_one_in_a_hundred(
@@ -593,7 +603,8 @@ def test_what_is_late_for_one_in_a_hundred(
     said(of_percentile(probe, name, labels, limit_ms * MS * 115 // 100), beyond, word)
 
 
-@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue}")
+@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue,whole+flush}")
+@pytest.mark.proves("fs_path", "findings.times.p99.!.{read,fsync}")
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
 @pytest.mark.proves("local_path", "findings.crossing.p99.!")
 @pytest.mark.proves("ovs_upcalls", "findings.scheduled.p99.!")
@@ -609,6 +620,9 @@ def test_what_is_late_for_one_in_a_hundred(
         ("tx_kick_path", "stages", {**QUEUE, "stage": "total"}, 1, "vnet7 q3"),
         ("block_path", "times", {**ASKED, "stage": "device"}, 20, "sdb: slow device"),
         ("block_path", "times", {**ASKED, "stage": "queue"}, 20, "sdb: its queue grows"),
+        ("block_path", "times", FLUSHED, 20, "sdb: writes its cache out slowly"),
+        ("fs_path", "times", {**CALLS, "call": "write"}, 20, "sdb: qemu waits, 1 write in 100"),
+        ("fs_path", "times", {**CALLS, "call": "fsync"}, 20, "sdb: qemu waits in fsync"),
     ],
 )
 def test_what_is_far_later_than_usual_is_late_from_a_lower_limit(

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from netconsole.tui.panes import mirror
 from netconsole.tui.panes.common.tables import Block
+from netconsole.tui.panes.disk import calls
 from netconsole.tui.panes.disk import pane as disk
 from netconsole.tui.panes.ovs import detail as of_ovs
 from netconsole.tui.panes.ovs import pane as ovs
@@ -33,6 +34,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[str]], Block]] = {
     "path-flows": lambda probes: path.flows_block(probes[0]),
     "path-slow": lambda probes: path.slow_block(probes[0]),
     "disk-ios": lambda probes: disk.block(probes[0]),
+    "disk-calls": lambda probes: calls.block(probes[0]),
 }
 PAGES: Mapping[str, Page] = {
     "vhost-queue": vhost.detail,
@@ -41,6 +43,7 @@ PAGES: Mapping[str, Page] = {
     "ovs-port": of_ovs.of_port,
     "ovs-drop": of_ovs.of_drop,
     "disk-io": disk.detail,
+    "disk-call": calls.detail,
 }
 """What other tables and probes know of a row."""
 WHOLE_PAGES: Mapping[str, Page] = {"direction": path.detail}

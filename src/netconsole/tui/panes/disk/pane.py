@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from netconsole.base import figure
-from netconsole.telemetry.frames import Event, Label
+from netconsole.telemetry.frames import Event
 from netconsole.telemetry.tables import HistogramState, RowState, row_key
-from netconsole.tui.panes.common.columns import SPARK, Shown, Value, gauge, history, label, rate, text_cell, took
+from netconsole.tui.panes.common.columns import SPARK, Shown, Value, gauge, history, label, rate, took
 from netconsole.tui.panes.common.stages import side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
+from netconsole.tui.panes.disk.rows import MAX_SLOW, activity, number, who
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
@@ -19,8 +20,6 @@ from netconsole.tui.widgets.painted import Line
 IOS, DEVICES, TIMES = "ios", "devices", "times"
 STAGES = {"queue": "waits in the queue", "device": "on the device", "whole": "from begin to end"}
 """What each stage is, in words."""
-MAX_SLOW = 8
-"""Slow I/Os that the page of a row lists."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,6 @@ def _of_stage(percent: float, *names: str) -> Value:
     return value
 
 
-def _who(at: Shown) -> Cell:
-    """The VM, or else the process."""
-    vm = at.labels.get("vm")
-    return text_cell(vm if vm else at.labels.get("process"))
-
-
 def _in_flight(at: Shown) -> Cell:
     """Of the whole device."""
     device = at.scene.state.row(at.probe, DEVICES, row_key({"device": at.labels.get("device")}))
@@ -55,7 +48,7 @@ def _in_flight(at: Shown) -> Cell:
 
 
 COLUMNS = (
-    TableColumn("who", "VM, process", 11, grow=2, most=24, value=_who),
+    TableColumn("who", "VM, process", 11, grow=2, most=24, value=who),
     TableColumn("device", "device", 8, grow=1, most=16, value=label("device")),
     TableColumn("operation", "op", 7, value=label("operation")),
     TableColumn("ios", "IO/s", 6, right=True, value=rate("ios")),
@@ -86,7 +79,7 @@ def block(probe: str) -> Block:
 
 def rows(scene: Scene, probe: str) -> list[TableRow]:
     """Those who ask most first; then those who ask no more."""
-    found = sorted(scene.state.rows(probe, IOS), key=_activity)[:MAX_ROWS]
+    found = sorted(scene.state.rows(probe, IOS), key=activity(IOS))[:MAX_ROWS]
     return [_shown(scene, probe, row).line(COLUMNS, "ios") for row in found]
 
 
@@ -118,10 +111,6 @@ def _stages(scene: Scene, probe: str, row: RowState) -> Iterator[tuple[str, Hist
             yield stage, times
 
 
-def _activity(row: RowState) -> tuple[float, int]:
-    return -(row.per_s("ios") or 0.0), -(row.total("ios") or 0)
-
-
 def _title(scene: Scene, probe: str) -> str:
     found = list(scene.state.rows(probe, IOS))
     devices = {row.labels.get("device") for row in found}
@@ -132,7 +121,7 @@ def _title(scene: Scene, probe: str) -> str:
 def _slow(scene: Scene, probe: str, row: RowState) -> Iterator[Line]:
     state = scene.state.probes[probe]
     slow = [event for event in state.events if _is_of(event, row)]
-    slow.sort(key=lambda event: -_number(event.fields.get("total_ns")))
+    slow.sort(key=lambda event: -number(event.fields.get("total_ns")))
     if not slow:
         hint = "none over the threshold" if state.mode == "details" else f"{probe} in details mode samples them"
         yield [(f"  Slow I/Os: {hint}", "dim")]
@@ -141,16 +130,12 @@ def _slow(scene: Scene, probe: str, row: RowState) -> Iterator[Line]:
     for event in slow[:MAX_SLOW]:
         fields = event.fields
         queue, device, total = (
-            figure.duration(_number(fields.get(f"{name}_ns"))) for name in ("queue", "device", "total")
+            figure.duration(number(fields.get(f"{name}_ns"))) for name in ("queue", "device", "total")
         )
-        where = f"{figure.number(_number(fields.get('bytes')))}B at sector {_number(fields.get('sector'))}"
+        where = f"{figure.number(number(fields.get('bytes')))}B at sector {number(fields.get('sector'))}"
         yield [(f"  {figure.fit(total, 8, right=True)} ", "strong"), (f"queue {queue}, device {device}; {where}", "")]
 
 
 def _is_of(event: Event, row: RowState) -> bool:
     names: tuple[str, ...] = ("device", "operation", "process", "pid")
     return all(event.fields.get(name) == row.labels.get(name) for name in names)
-
-
-def _number(value: Label | object) -> int:
-    return value if isinstance(value, int) else 0
