@@ -1,10 +1,8 @@
-"""Records a made-up host of 200 VMs with four queues each, of which one gets stuck: to try the console on a full host.
-
-usage: python tools/record_crowd.py FILE.ncrec [VMS] [SECONDS]
-"""
+"""Records a made-up host of many VMs with four queues each, of which one gets stuck: to try the console on a full host."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -16,12 +14,13 @@ from tests.support.tui.crowd import Crowd, record
 
 def main() -> int:
     """Exit code 2 without a file to write to, or where there is one already."""
-    if not 2 <= len(sys.argv) <= 4 or not all(word.isdecimal() for word in sys.argv[2:]):
-        print((__doc__ or "").strip(), file=sys.stderr)
-        return 2
-    vms, seconds = [int(word) for word in sys.argv[2:]] + [200, 60][len(sys.argv) - 2 :]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path, metavar="FILE.ncrec")
+    parser.add_argument("--vms", type=int, default=200)
+    parser.add_argument("--seconds", type=int, default=60)
+    given = parser.parse_args()
     try:
-        record(Path(sys.argv[1]), seconds, Crowd(vms, stuck=(vms * 137 // 200, 2)))
+        record(given.file, given.seconds, Crowd(given.vms, stuck=(given.vms * 137 // 200, 2)))
     except BadInput as error:
         print(error, file=sys.stderr)
         return 2
