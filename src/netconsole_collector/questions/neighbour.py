@@ -1,6 +1,7 @@
 """Question `neighbour`: the next hop of a packet, what the table of neighbours says of it, and how full that is.
 
 `hop`, `state`, `mac`: the next hop and its entry; state is `absent` without one. `is_gateway`: it is a router.
+Of several routers `hop` is the one that does not answer; null where several do not.
 `entries`, `limit`: of all namespaces together, and the setting gc_thresh3 that bounds them. `most_device`,
 `most_entries`: the device of this namespace with the most. `was`: the address that a translation (NAT) of a tracked
 connection gave away for the target's.
@@ -19,6 +20,7 @@ _CACHES = {
     int(socket.AF_INET): ("ipv4", b"/proc/net/stat/arp_cache"),
     int(socket.AF_INET6): ("ipv6", b"/proc/net/stat/ndisc_cache"),
 }
+_SILENT = ("incomplete", "failed")
 _TRACKED = b"/proc/thread-self/net/nf_conntrack"
 _MAX_TRACKED_BYTES = 4 << 20
 
@@ -44,6 +46,7 @@ def _entries(cache: bytes) -> Optional[int]:
 def _looked_up(device: str, target: str) -> Json:
     family = family_of(target)
     with RouteSocket() as routes:
+        hop: Optional[str]
         try:
             hop = routes.route(target).gateway or target
         except OSError:
@@ -51,13 +54,18 @@ def _looked_up(device: str, target: str) -> Json:
         link = routes.link(device)
         index = link.number if link is not None else 0
         entries = routes.neighbours(family)
-        entry = next((one for one in entries if one.address == hop and one.device == index), None)
+        beside = {one.address: one for one in entries if one.device == index}
+        entry = beside.get(hop)
+        if hop != target and entry is not None and entry.state not in _SILENT:  # another packet takes another router
+            others = [one for one in beside.values() if one.state in _SILENT]
+            entry = others[0] if len(others) == 1 else None if others else entry
+            hop = entry.address if entry is not None else None
         counts: Dict[int, int] = Counter(one.device for one in entries)
         most = max(counts, key=lambda one: counts[one], default=0)
         of_most = routes.link_at(most) if most else None
     return {
         "hop": hop,
-        "is_gateway": hop != target,
+        "is_gateway": hop is not None and hop != target,
         "state": entry.state if entry is not None else "absent",
         "mac": entry.mac or None if entry is not None else None,
         "most_device": of_most.name if of_most is not None else None,
