@@ -1,4 +1,4 @@
-"""Records a made-up host of many VMs with four queues each, of which one gets stuck: to try the console on a full host."""
+"""Records a made-up host of many VMs with four queues each, of which one gets stuck: to try a full console."""
 
 from __future__ import annotations
 
