@@ -51,8 +51,8 @@ _OPTIONS: Dict[str, FrozenSet[str]] = {
 for _name in ("ip6tables", "iptables-legacy", "ip6tables-legacy"):
     _OPTIONS[_name] = _OPTIONS["iptables"]
 _FILES = re.compile(
-    r"/proc/(net/.+|interrupts|softirqs|meminfo|[^/]+/status)|/sys/fs/cgroup.*/(cpu\.stat|io\.max)"
-    r"|/sys/block/[^/]+/(queue/(scheduler|nr_requests)|device/queue_depth)"
+    r"/proc/(net/.+|interrupts|softirqs|meminfo|pressure/io|[^/]+/(status|wchan))|/sys/fs/cgroup.*/(cpu\.stat|io\.max)"
+    r"|/sys/block/[^/]+/(queue/(scheduler|nr_requests|write_cache)|device/queue_depth)"
 )
 """What cat may show."""
 _NFT_OPTIONS = ("-a", "-n", "-nn", "-s", "-j")
