@@ -48,18 +48,17 @@ def _looked_up(device: str, target: str) -> Json:
     with RouteSocket() as routes:
         hop: Optional[str]
         try:
-            hop = routes.route(target).gateway or target
+            hop, routers = routes.route(target).gateway or target, routes.routers(target)
         except OSError:
-            hop = target
+            hop, routers = target, []
         link = routes.link(device)
         index = link.number if link is not None else 0
         entries = routes.neighbours(family)
-        beside = {one.address: one for one in entries if one.device == index}
-        entry = beside.get(hop)
-        if hop != target and entry is not None and entry.state not in _SILENT:  # another packet takes another router
-            others = [one for one in beside.values() if one.state in _SILENT]
-            entry = others[0] if len(others) == 1 else None if others else entry
-            hop = entry.address if entry is not None else None
+        of_device = {one.address: one for one in entries if one.device == index}
+        silent = [one for one in routers if one in of_device and of_device[one].state in _SILENT]
+        if silent:  # this packet may have taken another one than the kernel would take now
+            hop = silent[0] if len(silent) == 1 else None
+        entry = of_device.get(hop) if hop is not None else None
         counts: Dict[int, int] = Counter(one.device for one in entries)
         most = max(counts, key=lambda one: counts[one], default=0)
         of_most = routes.link_at(most) if most else None

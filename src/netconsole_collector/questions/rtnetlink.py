@@ -33,6 +33,9 @@ _DESTINATION, _SOURCE, _FROM_DEVICE, _OUT_DEVICE, _GATEWAY, _PRIORITY, _METRICS,
     18,
 )
 _METRIC_MTU = 2
+_MULTIPATH = 9
+_FIB_MATCH = 0x2000
+_NEXT_HOP = struct.Struct("=HBBi")
 _CLONED = 0x200
 ROUTE_TYPES = {
     1: "unicast",
@@ -196,16 +199,29 @@ class RouteSocket:
         body = bytes(self._netlink.ask(_GET_ROUTE, head + wanted))
         kind, values = _ROUTE.unpack_from(body)[7], dict(attributes(body, _ROUTE.size))
         mtu = dict(attributes(values.get(_METRICS, b""), 0)).get(_METRIC_MTU)
-        gateway = values.get(_GATEWAY)
-        if gateway is None and _VIA in values:
-            gateway = values[_VIA][2:]
         return Route(
             ROUTE_TYPES.get(kind, str(kind)),
             number(values.get(_OUT_DEVICE)) or 0,
-            socket.inet_ntop(socket.AF_INET if len(gateway) == 4 else socket.AF_INET6, gateway) if gateway else None,
+            _gateway(values),
             _table(body, values),
             number(mtu),
         )
+
+    def routers(self, target: str) -> List[str]:
+        """All next hops of the route to an address, where it has several; which one a packet takes, a hash decides.
+
+        None of a route with one. Raises OSError: there is no route.
+        """
+        family, to = family_of(target), packed(target)
+        head = _ROUTE.pack(family, 8 * len(to), 0, 0, 0, 0, 0, 0, _FIB_MATCH)
+        body = bytes(self._netlink.ask(_GET_ROUTE, head + attribute(_DESTINATION, to)))
+        hops, found = dict(attributes(body, _ROUTE.size)).get(_MULTIPATH, b""), []
+        while len(hops) >= _NEXT_HOP.size:
+            length = max(_NEXT_HOP.unpack_from(hops)[0], _NEXT_HOP.size)
+            gateway = _gateway(dict(attributes(hops[:length], _NEXT_HOP.size)))
+            found += [gateway] if gateway else []
+            hops = hops[length + 3 & ~3 :]
+        return found
 
     def refusing_route(self, target: str, errors: Set[int]) -> Optional[Tuple[str, str, str]]:
         """The route that refuses an address, by the ``errors`` of its lookup: kind, prefix and table.
@@ -263,6 +279,12 @@ def _link(body: bytes) -> Interface:
     values = dict(attributes(body, _LINK.size))
     name = values.get(3, b"").rstrip(b"\0").decode("utf-8", "backslashreplace")
     return Interface(index, flags, name, values)
+
+
+def _gateway(values: Dict[int, bytes]) -> Optional[str]:
+    """Of a route or of one of its next hops, also one of another family."""
+    address = values.get(_GATEWAY, values.get(_VIA, b"")[2:])
+    return socket.inet_ntop(socket.AF_INET if len(address) == 4 else socket.AF_INET6, address) if address else None
 
 
 def _table(body: bytes, values: Dict[int, bytes]) -> str:

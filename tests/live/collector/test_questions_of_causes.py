@@ -160,6 +160,23 @@ def test_the_next_hop_and_what_is_known_of_it(ends: Ends) -> None:
     assert (own["hop"], own["is_gateway"], own["state"]) == ("192.0.2.77", False, "absent")
 
 
+def test_of_several_routers_the_next_hop_is_the_one_that_does_not_answer(ends: Ends) -> None:
+    device, routers = Wire.DEVICES[1], ("192.0.2.8", "192.0.2.9", "192.0.2.10")
+    hops = [word for one in routers[:2] for word in ("nexthop", "via", one)]
+    ends.b.ip("route", "add", "198.51.100.0/24", *hops)
+    for one in routers:
+        ends.b.ip("neighbour", "replace", one, "lladdr", FOREIGN_MAC, "dev", device, "nud", "permanent")
+
+    def hop_without(*silent: str) -> Any:
+        for one in silent:
+            ends.b.ip("neighbour", "replace", one, "dev", device, "nud", "failed")
+        return ends.ask("neighbour", device=device, target=OTHER)["hop"]
+
+    assert hop_without(routers[2]) in routers[:2], "that one has nothing to do with it"
+    assert hop_without(routers[1]) == routers[1]
+    assert hop_without(routers[0]) is None
+
+
 def test_a_frame_with_a_foreign_mac_and_one_of_a_vlan(ends: Ends) -> None:
     device = Wire.DEVICES[1]
     of = {"device": device, "target": Wire.ADDRESSES[1]}
