@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from netconsole.base import figure
 from netconsole.telemetry.frames import Event
-from netconsole.telemetry.tables import HistogramState, RowState, row_key
+from netconsole.telemetry.tables import RowState, row_key
 from netconsole.tui.panes.common.columns import SPARK, Shown, history, label, rate, took
 from netconsole.tui.panes.common.stages import share, side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
-from netconsole.tui.panes.disk.rows import MAX_SLOW, activity, number, who
+from netconsole.tui.panes.disk.rows import TIMES, activity, number, slowest, times_by, who
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.painted import Line
 
-CALLS, TIMES = "calls", "times"
+CALLS = "calls"
+_SAME = ("device", "file_system", "call", "way", "process", "pid")
+"""What a sample has of the labels of its row."""
 WAYS = {
     "cache": "from the page cache",
     "device": "a device was asked",
@@ -80,7 +82,7 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     row = next((one for one in scene.state.rows(subject.probe, CALLS) if one.key == subject.key), None)
     if row is None:
         return
-    found = dict(_ways(scene, subject.probe, row))
+    found = times_by(scene, subject.probe, row, "way", WAYS)
     yield [(f"  How long each way of {row.labels.get('call')} takes here, since attached", "head")]
     if found:
         yield from side_by_side({name: one.total for name, one in found.items()}, None, "ns", WAYS, width)
@@ -88,19 +90,11 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     if calls and waited is not None:
         yield [(f"  {share(waited, calls)} of its calls waited: the caller gave up the CPU", "dim")]
     yield []
-    yield from _slow(scene, subject.probe, row)
+    yield from slowest(scene, subject.probe, row, _SAME, "calls", _said)
 
 
 def _shown(scene: Scene, probe: str, row: RowState) -> Shown:
     return Shown(scene, probe, CALLS, row, times=scene.state.histogram(probe, TIMES, row_key(row.labels)))
-
-
-def _ways(scene: Scene, probe: str, row: RowState) -> Iterator[tuple[str, HistogramState]]:
-    """Of the same process, device and call."""
-    for way in WAYS:
-        times = scene.state.histogram(probe, TIMES, row_key({**row.labels, "way": way}))
-        if times is not None:
-            yield way, times
 
 
 def _title(scene: Scene, probe: str) -> str:
@@ -109,25 +103,8 @@ def _title(scene: Scene, probe: str) -> str:
     return f"Calls on files and devices · {active} active rows"
 
 
-def _slow(scene: Scene, probe: str, row: RowState) -> Iterator[Line]:
-    state = scene.state.probes[probe]
-    slow = [event for event in state.events if _is_of(event, row)]
-    slow.sort(key=lambda event: -number(event.fields.get("total_ns")))
-    if not slow:
-        hint = "none over the threshold" if state.mode == "details" else f"{probe} in details mode samples them"
-        yield [(f"  Slow calls: {hint}", "dim")]
-        return
-    yield [("  Slowest calls among the samples", "head")]
-    for event in slow[:MAX_SLOW]:
-        fields = event.fields
-        total = figure.fit(figure.duration(number(fields.get("total_ns"))), 8, right=True)
-        name = figure.safe(fields.get("file"), 32)
-        asked = f"asked for {figure.number(number(fields.get('asked')))}B" if fields.get("asked") else "asked no device"
-        what = f"{name}: {figure.number(number(fields.get('bytes')))}B, {asked}"
-        waited = "" if fields.get("waited") else ", did not wait"
-        yield [(f"  {total} ", "strong"), (what + waited, "")]
-
-
-def _is_of(event: Event, row: RowState) -> bool:
-    names: tuple[str, ...] = ("device", "file_system", "call", "way", "process", "pid")
-    return all(event.fields.get(name) == row.labels.get(name) for name in names)
+def _said(event: Event) -> str:
+    fields = event.fields
+    asked = f"asked for {figure.number(number(fields.get('asked')))}B" if fields.get("asked") else "asked no device"
+    waited = "" if fields.get("waited") else ", did not wait"
+    return f"{figure.safe(fields.get('file'), 32)}: {figure.number(number(fields.get('bytes')))}B, {asked}{waited}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from netconsole.base import figure
 from netconsole.telemetry.frames import Event
@@ -11,13 +11,15 @@ from netconsole.telemetry.tables import HistogramState, RowState, row_key
 from netconsole.tui.panes.common.columns import SPARK, Shown, Value, gauge, history, label, rate, took
 from netconsole.tui.panes.common.stages import side_by_side
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
-from netconsole.tui.panes.disk.rows import MAX_SLOW, activity, number, who
+from netconsole.tui.panes.disk.rows import TIMES, activity, number, slowest, times_by, who
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.painted import Line
 
-IOS, DEVICES, TIMES = "ios", "devices", "times"
+IOS, DEVICES = "ios", "devices"
+_SAME = ("device", "operation", "process", "pid")
+"""What a sample has of the labels of its row."""
 STAGES = {"queue": "waits in the queue", "device": "on the device", "whole": "from begin to end"}
 """What each stage is, in words."""
 
@@ -26,7 +28,7 @@ STAGES = {"queue": "waits in the queue", "device": "on the device", "whole": "fr
 class _ShownIos(Shown):
     """What one submitter asks of one device, with how long that takes by stage."""
 
-    stages: tuple[tuple[str, HistogramState], ...] = ()
+    stages: Mapping[str, HistogramState] = field(default_factory=dict)
 
 
 def _of_stage(percent: float, *names: str) -> Value:
@@ -34,8 +36,7 @@ def _of_stage(percent: float, *names: str) -> Value:
     of = took(percent)
 
     def value(at: _ShownIos) -> Cell:
-        found = dict(at.stages)
-        times = next((found[name] for name in names if name in found), None)
+        times = next((at.stages[name] for name in names if name in at.stages), None)
         return of(Shown(at.scene, at.probe, TIMES, times=times))
 
     return value
@@ -88,7 +89,7 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
     row = next((one for one in scene.state.rows(subject.probe, IOS) if one.key == subject.key), None)
     if row is None:
         return
-    found = dict(_shown(scene, subject.probe, row).stages)
+    found = times_by(scene, subject.probe, row, "stage", STAGES)
     yield [("  How long it takes, since attached", "head")]
     if found:
         yield from side_by_side({name: one.total for name, one in found.items()}, None, "ns", STAGES, width)
@@ -97,18 +98,11 @@ def detail(scene: Scene, subject: Subject, width: int) -> Iterator[Line]:
         share = figure.percent(100 * unqueued / requests)
         yield [(f"  Of {share} of its requests no insert was seen: their time in the queue is not known", "dim")]
     yield []
-    yield from _slow(scene, subject.probe, row)
+    yield from slowest(scene, subject.probe, row, _SAME, "I/Os", _said)
 
 
 def _shown(scene: Scene, probe: str, row: RowState) -> _ShownIos:
-    return _ShownIos(scene, probe, IOS, row, stages=tuple(_stages(scene, probe, row)))
-
-
-def _stages(scene: Scene, probe: str, row: RowState) -> Iterator[tuple[str, HistogramState]]:
-    for stage in STAGES:
-        times = scene.state.histogram(probe, TIMES, row_key({**row.labels, "stage": stage}))
-        if times is not None:
-            yield stage, times
+    return _ShownIos(scene, probe, IOS, row, stages=times_by(scene, probe, row, "stage", STAGES))
 
 
 def _title(scene: Scene, probe: str) -> str:
@@ -118,24 +112,8 @@ def _title(scene: Scene, probe: str) -> str:
     return f"Block devices · {figure.things(len(devices), 'devices')} · {active} active rows"
 
 
-def _slow(scene: Scene, probe: str, row: RowState) -> Iterator[Line]:
-    state = scene.state.probes[probe]
-    slow = [event for event in state.events if _is_of(event, row)]
-    slow.sort(key=lambda event: -number(event.fields.get("total_ns")))
-    if not slow:
-        hint = "none over the threshold" if state.mode == "details" else f"{probe} in details mode samples them"
-        yield [(f"  Slow I/Os: {hint}", "dim")]
-        return
-    yield [("  Slowest I/Os among the samples", "head")]
-    for event in slow[:MAX_SLOW]:
-        fields = event.fields
-        queue, device, total = (
-            figure.duration(number(fields.get(f"{name}_ns"))) for name in ("queue", "device", "total")
-        )
-        where = f"{figure.number(number(fields.get('bytes')))}B at sector {number(fields.get('sector'))}"
-        yield [(f"  {figure.fit(total, 8, right=True)} ", "strong"), (f"queue {queue}, device {device}; {where}", "")]
-
-
-def _is_of(event: Event, row: RowState) -> bool:
-    names: tuple[str, ...] = ("device", "operation", "process", "pid")
-    return all(event.fields.get(name) == row.labels.get(name) for name in names)
+def _said(event: Event) -> str:
+    fields = event.fields
+    queue, device = (figure.duration(number(fields.get(f"{name}_ns"))) for name in ("queue", "device"))
+    where = f"{figure.number(number(fields.get('bytes')))}B at sector {number(fields.get('sector'))}"
+    return f"queue {queue}, device {device}; {where}"
