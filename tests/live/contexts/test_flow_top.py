@@ -259,6 +259,7 @@ def test_a_flow_that_nothing_comes_to_gives_its_place_up(load: Load) -> None:
     assert len(list(probe.running._maps["flows"].items())) == 100
     ranked._evict(time.monotonic_ns() + 11 * 10**9)
     assert len(list(probe.running._maps["flows"].items())) == 75
+    ranked._due_ns = 0  # a busy machine takes long for a reading, and then leaves out some
     probe.read()
     assert probe.row("devices")["packets"] == 100 and probe.row("devices")["flows"] == 75
     assert probe.ledger() == {"evicted": 25}

@@ -218,7 +218,7 @@ def test_a_wait_that_no_block_device_shows(beside: Measurement, asked: Measureme
 
 @pytest.mark.proves("fs_path", "histograms.times", "tables.calls.waited")
 def test_who_waits_in_fsync_and_on_which_device(beside: Measurement, asked: Measurement, tmp_path: Path) -> None:
-    """The device's own flush takes so long, and the caller waits for it: both say so, within a quarter."""
+    """The device's own flush takes so long, and the caller waits for it: both say so, within a quarter of its clock."""
     with slow_file(tmp_path / "slow", fsync_s=SLOW_S) as file, loop(file, direct=False) as slow:
         if slow.setting("write_cache") != "write back":
             pytest.skip("cannot run here: this loop device has no cache to write out")
@@ -226,12 +226,13 @@ def test_who_waits_in_fsync_and_on_which_device(beside: Measurement, asked: Meas
         beside.set("block_path", device=slow.name)
         asked.begin()
         with caller(f"/dev/{slow.name}", FEW) as process:
-            process.calls("write and fsync")
+            own = process.calls("write and fsync")
             row = row_of(asked, process.pid, "fsync", "all")
             assert counted(row) == (FEW, 0, 0) and row.counts["waited"] == FEW
             assert counted(row_of(asked, process.pid, "write", "buffered")) == (FEW, FEW * PAGE, 0)
             waits = p50_s(asked, PROBE, pid=process.pid, call="fsync")
             flush = p50_s(asked, "block_path", device=slow.name, operation="flush", pid=process.pid)
             writes = p50_s(asked, PROBE, pid=process.pid, call="write")
-        most = SLOW_S * (3 if IS_EMULATED else 1.25)
+        # A busy machine wakes up late what sleeps for so long: the caller's own clock knows how long it was.
+        most = own * (3 if IS_EMULATED else 1.25)
         assert SLOW_S <= waits <= most and SLOW_S * 0.9 <= flush <= most and writes < SLOW_S / 4

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 _CALLING = """
-import ctypes, fcntl, mmap, os, sys, threading
+import ctypes, fcntl, mmap, os, sys, threading, time
 PAGE = 4096
 path, count = sys.argv[1], int(sys.argv[2])
 page = mmap.mmap(-1, PAGE)
@@ -21,8 +21,12 @@ def file(flags=0):
         os.posix_fadvise(opened[flags], 0, 0, os.POSIX_FADV_RANDOM)
     return opened[flags]
 def each(call):
+    took = []
     for number in range(count):
+        began = time.perf_counter()
         call(number * 8 * PAGE)
+        took.append(time.perf_counter() - began)
+    return sorted(took)[count // 2]
 def forget():
     os.fsync(file())
     os.posix_fadvise(file(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -59,7 +63,7 @@ KINDS = {
 }
 print("ready", flush=True)
 for line in sys.stdin:
-    what = line.strip()
+    what, median_s = line.strip(), 0.0
     if what == "forget":
         forget()
     elif what == "in a thread":
@@ -67,8 +71,8 @@ for line in sys.stdin:
         worker.start()
         worker.join()
     else:
-        each(KINDS[what])
-    print("done", flush=True)
+        median_s = each(KINDS[what])
+    print("done", median_s, flush=True)
 """
 
 
@@ -82,12 +86,18 @@ class Caller:
     def pid(self) -> int:
         return self.process.pid
 
-    def calls(self, *kinds: str) -> None:
-        """Of each kind so many, one after another; returns when they have returned."""
+    def calls(self, *kinds: str) -> float:
+        """Of each kind so many, one after another; when they have returned, how long one of the last kind took.
+
+        That is the median in seconds, as the process measured it itself.
+        """
         assert self.process.stdin is not None and self.process.stdout is not None
+        median_s = "0"
         for kind in kinds:
             print(kind, file=self.process.stdin, flush=True)
-            assert self.process.stdout.readline() == "done\n"
+            done, median_s = self.process.stdout.readline().split()
+            assert done == "done"
+        return float(median_s)
 
 
 @contextmanager
