@@ -10,7 +10,7 @@
 
 #include "packets.h"
 
-/* How often the collector has read the probe (netconsole_collector/probe/examples.py). */
+/* How often the collector has read the probe (netconsole_collector/probe/reading/examples.py). */
 BPF_ARRAY(nc_reading, u64, 1);
 
 /* 0 in a member: it is not known, or there is none. */

@@ -19,7 +19,8 @@ from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.kernel.usage import UsageReader
 from netconsole_collector.load_queue import Load, LoadQueue, failure
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import config, decode, followers
+from netconsole_collector.probe import config, followers
+from netconsole_collector.probe.reading import decode
 from netconsole_collector.probe.running import RunningProbe
 from netconsole_collector.probe.sampler import Sampler
 from netconsole_collector.probe.spec import spec_problem

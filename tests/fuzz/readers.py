@@ -29,7 +29,7 @@ from netconsole.snapshot import builder
 from netconsole.snapshot import document as snapshot_file
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.state import State
-from netconsole_collector.sources import qemu
+from netconsole_collector.sources.vm import qemu
 from tests.support import ping_logs
 from tests.support.ping import linked
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netconsole.base.readers import read_toml
-from netconsole_collector.sources.protocol_counters import (
+from netconsole_collector.sources.net.protocol_counters import (
     CONNTRACK,
     PAIRED,
     SINGLE,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
-from netconsole_collector.probe import ledger
+from netconsole_collector.probe.reading import ledger
 
 COLLECTOR = "collector"
 OF_THE_COLLECTOR = ("missed", "evicted", "shed", "unaccounted", "unseen_ms")

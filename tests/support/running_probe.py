@@ -10,7 +10,7 @@ from netconsole_collector.kernel.bpf_maps import MAP_PERCPU_ARRAY, MapInfo
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.probe import checks, followers, running
 from netconsole_collector.probe.attached_program import AttachedProgram
-from netconsole_collector.probe.decode import LayoutError
+from netconsole_collector.probe.reading.decode import LayoutError
 from tests.support.fake_map import CPUS, FakeMap
 
 SECOND = 1_000_000_000

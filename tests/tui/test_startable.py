@@ -10,11 +10,11 @@ from netconsole.telemetry.state import ProbeState, State
 from netconsole.tui.host_view import LOOK_AGAIN_S, SourcesHere, startable
 from netconsole_collector.kernel import modules
 from netconsole_collector.sources.base import SourceError
-from netconsole_collector.sources.io_limits import IoLimits
 from netconsole_collector.sources.ovs.flows import OvsFlows
 from netconsole_collector.sources.ovs.pmd import OvsPmd
-from netconsole_collector.sources.thread_waits import ThreadWaits
-from netconsole_collector.sources.vm_states import VmStates
+from netconsole_collector.sources.vm.io_limits import IoLimits
+from netconsole_collector.sources.vm.thread_waits import ThreadWaits
+from netconsole_collector.sources.vm.vm_states import VmStates
 
 MANIFESTS = load_all()
 OF_VHOST = {name for name, one in MANIFESTS.items() if one.module == "vhost_net"}

@@ -12,7 +12,7 @@ from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
 from netconsole.tui.ascii_text import _GLYPHS, SPELLED, to_ascii
 from netconsole.tui.screens.knobs import parse
-from netconsole.tui.screens.text_page import wrap
+from netconsole.tui.screens.pages.text_page import wrap
 from netconsole.tui.terminal.capabilities import inspect, prepare
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines

@@ -21,6 +21,8 @@ STEP = re.compile(r"^\| `([\w.]+)` \| `([\w./]+)` \|", re.M)
 ROOM = re.compile(r"^\| `(\w+)` \|", re.M)
 WALK = STEP.findall(PAGE)
 FILES_OF_THE_WALK = 28
+WIDEST = 16
+"""Modules in one directory."""
 SINGLE_IMPORTS = {
     # A document that holds another one, a step that uses the one before.
     ("snapshot", "ping"), ("run", "calibrate"),
@@ -83,3 +85,9 @@ def arrows() -> Counter[tuple[str, str]]:
 def test_no_room_imports_another_one_for_a_single_thing() -> None:
     """Such a thing is better where both may import it. Who cuts another one takes it out of the list."""
     assert {arrow for arrow, imports in arrows().items() if imports == 1} == SINGLE_IMPORTS
+
+
+def test_no_directory_is_too_wide_to_overlook() -> None:
+    """Modules besides ``__init__``. Who needs one more finds out which of them belong together."""
+    folders = Counter(path.parent for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py")
+    assert {str(folder): count for folder, count in folders.items() if count > WIDEST} == {}

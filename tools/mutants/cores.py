@@ -23,8 +23,8 @@ _CONSOLE = {
     "recording": "recorder writer reader player replay_session flight_recorder",
     "escalation": "escalator crossings investigation",
     "profile": "loader plan escalation_rules profile spending",
-    "report": "ticket short_form of_places of_ping of_snapshot of_samples of_comparison of_baselines"
-    " of_calibration to_text to_markdown to_html",
+    "report": "ticket short_form of_places of_ping of_snapshot of_samples of_comparison of_baselines of_calibration",
+    "report/formats": "to_text to_markdown to_html",
     "ping": "breakdown capture model cases words vantage echo_log compared visible_points",
     "ping/analysis": "analyze difference echoes joint_clock measure times figures closure losses advice merge",
     "ping/logs": "drops irq kick rtt text",
@@ -35,11 +35,13 @@ _CONSOLE = {
     "calibrate": "estimate store summary",
 }
 _COLLECTOR = {
-    "probe": "decode tables histograms config records running device_sets followers checks ledger drop_filter",
+    "probe": "config running device_sets followers checks drop_filter",
+    "probe/reading": "decode tables histograms records ledger",
     "names": "drop_reasons labels processes vms",
     "types": "kernel_types btf prototypes",
     "kernel": "rings",
-    "sources": "base softnet sockets protocol_counters qdiscs link_state links carrier reader machine",
+    "sources": "base reader machine",
+    "sources/net": "softnet sockets protocol_counters qdiscs link_state links carrier",
 }
 CORES = [
     *(f"src/netconsole/{room}/{name}.py" for room, names in _CONSOLE.items() for name in names.split()),

@@ -43,7 +43,7 @@ COMPLETE = "_NETCONSOLE_COMPLETE"
 
 _COMMANDS = {
     "probes": ("probes", "probes_app"), "profiles": ("profiles", "profiles_app"),
-    "baseline": ("compare", "baseline_app"), "ping": ("ping", "ping_app"), "types": ("probes", "types_app"),
+    "baseline": ("compare", "baseline_app"), "ping": ("ping.commands", "ping_app"), "types": ("probes", "types_app"),
     "compare": ("compare", "compare"), "record": ("record", "record"), "replay": ("replay", "replay"),
     "calibrate": ("calibrate", "calibrate"), "snapshot": ("measure", "snapshot"), "vm": ("vm", "vm"),
     "doctor": ("main", "doctor"),

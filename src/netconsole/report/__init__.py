@@ -5,13 +5,13 @@
 
 from netconsole.report.blocks import Document
 from netconsole.report.formats import rendered
+from netconsole.report.formats.to_html import to_html
+from netconsole.report.formats.to_markdown import to_markdown
+from netconsole.report.formats.to_text import to_text
 from netconsole.report.of_baselines import of_baseline, of_baselines
 from netconsole.report.of_comparison import of_comparison
 from netconsole.report.of_ping import of_ping
 from netconsole.report.of_snapshot import of_snapshot
-from netconsole.report.to_html import to_html
-from netconsole.report.to_markdown import to_markdown
-from netconsole.report.to_text import to_text
 
 __all__ = [
     "Document",

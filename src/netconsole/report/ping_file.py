@@ -14,8 +14,8 @@ from netconsole.compare.baseline import save_ping, saved_at
 from netconsole.ping.analysis.merge import CaptureFile
 from netconsole.ping.breakdown import Breakdown, encode
 from netconsole.report.formats import rendered
+from netconsole.report.formats.to_text import to_text
 from netconsole.report.of_ping import of_ping
-from netconsole.report.to_text import to_text
 from netconsole.snapshot import document
 
 KEPT = (*FORMATS, "snapshot", "baseline")

@@ -23,7 +23,7 @@ from netconsole.probes.manifest import Manifest
 from netconsole.probes.meaning import BY_NAME
 from netconsole.snapshot.document import Snapshot
 from netconsole_collector.names.netns_labels import is_namespace_inode
-from netconsole_collector.sources.thread_waits import IO_THREAD
+from netconsole_collector.sources.vm.thread_waits import IO_THREAD
 
 _DIGITS = 8
 _MAX_NAMES = 20_000

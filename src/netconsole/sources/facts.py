@@ -20,8 +20,8 @@ from netconsole.host.collector_process import Unanswered
 from netconsole.sources.tc_message import tcmsg
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.facts.tc import GET_FILTER, MAX_FILTERS
-from netconsole_collector.sources.netlink_messages import whole
-from netconsole_collector.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_OPTIONS, TCA_TBF_RATE64
+from netconsole_collector.sources.net.netlink_messages import whole
+from netconsole_collector.sources.net.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_OPTIONS, TCA_TBF_RATE64
 
 _TC = "tc"
 

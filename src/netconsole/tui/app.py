@@ -36,7 +36,7 @@ from netconsole.tui.scene import live_scope
 from netconsole.tui.scene.scene import LOOK_EVERY_S, Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.screens.text_page import OverScreen
+from netconsole.tui.screens.pages.text_page import OverScreen
 from netconsole.tui.start_probe import EmptyPane
 from netconsole.tui.terminal.app import TerminalApp
 from netconsole.tui.terminal.driver import ConsoleDriver
@@ -48,9 +48,9 @@ from netconsole.tui.widgets.look import Tone
 if TYPE_CHECKING:
     from netconsole.recording.player import Player
     from netconsole.run.ping_plan import PingPlan
-    from netconsole.tui.screens.detail import DetailScreen
     from netconsole.tui.screens.find import Findable
     from netconsole.tui.screens.knobs import LookAhead
+    from netconsole.tui.screens.pages.detail import DetailScreen
     from netconsole.tui.screens.ping_wizard.state import Watching, WizardState
     from netconsole.tui.screens.snapshot import Wanted
 
@@ -282,7 +282,7 @@ class ConsoleApp(TerminalApp):
         return self.watched.unfinished()
 
     def action_help(self) -> None:
-        from netconsole.tui.screens.help import HelpScreen
+        from netconsole.tui.screens.pages.help import HelpScreen
 
         if self.screen is self.main or (
             isinstance(self.screen, OverScreen) and not isinstance(self.screen, HelpScreen)
@@ -376,7 +376,7 @@ class ConsoleApp(TerminalApp):
         self.say_of(watched, f"snapshot written to {figure.safe(shown)}", "ok")
 
     def action_facts(self) -> None:
-        from netconsole.tui.screens.facts import FactsScreen
+        from netconsole.tui.screens.pages.facts import FactsScreen
 
         self.push_screen(FactsScreen(self.watched.read_facts))
 
@@ -458,7 +458,7 @@ class ConsoleApp(TerminalApp):
 
     def open(self, subject: Subject) -> None:
         """Opens the page of a row, or turns the open page to it."""
-        from netconsole.tui.screens.detail import DetailScreen
+        from netconsole.tui.screens.pages.detail import DetailScreen
 
         if isinstance(self.screen, DetailScreen):
             self.screen.turn_to(subject)
@@ -482,8 +482,8 @@ class ConsoleApp(TerminalApp):
         return self._subject_on(self.screen)
 
     def _subject_on(self, screen: Screen[object]) -> Subject | None:
-        from netconsole.tui.screens.detail import DetailScreen
         from netconsole.tui.screens.glance import GlanceScreen
+        from netconsole.tui.screens.pages.detail import DetailScreen
 
         if isinstance(screen, (DetailScreen, GlanceScreen)):
             return screen.subject
@@ -533,7 +533,7 @@ class ConsoleApp(TerminalApp):
 
     def action_chart(self) -> None:
         """Shows the history of the subject over the whole screen; there, the one charted before below it."""
-        from netconsole.tui.screens.chart import ChartScreen
+        from netconsole.tui.screens.pages.chart import ChartScreen
 
         if isinstance(self.screen, ChartScreen):
             self.screen.turn()
@@ -561,7 +561,7 @@ class ConsoleApp(TerminalApp):
 
     def action_vm(self) -> None:
         """Shows the VM of the subject on one page."""
-        from netconsole.tui.screens.vm import VmScreen
+        from netconsole.tui.screens.pages.vm import VmScreen
 
         if isinstance(self.screen, VmScreen):
             return
@@ -574,7 +574,7 @@ class ConsoleApp(TerminalApp):
         self._open_vm(vm)
 
     def _open_vm(self, vm: str) -> None:
-        from netconsole.tui.screens.vm import VmScreen
+        from netconsole.tui.screens.pages.vm import VmScreen
 
         self.push_screen(VmScreen(vm, self.take_of_vm(), is_replayed=self.session.kind == "recorded"))
         self.call_later(self.run_action, "redraw")

@@ -9,8 +9,8 @@ from textual.screen import Screen
 from netconsole.tui import actions, row_keys
 from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.screens.detail import DetailScreen
-from netconsole.tui.screens.help import HelpScreen
+from netconsole.tui.screens.pages.detail import DetailScreen
+from netconsole.tui.screens.pages.help import HelpScreen
 
 _BY_KEY_ALONE = frozenset(
     {

@@ -4,7 +4,7 @@ import os
 from typing import Dict, Optional
 
 from netconsole_collector.kernel.bpf_maps import Map, map_kb
-from netconsole_collector.probe.decode import LayoutError
+from netconsole_collector.probe.reading.decode import LayoutError
 
 _FIRST = bytes(4)
 """The key of the only element of a map that the collector writes."""

@@ -9,14 +9,15 @@ from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import checks, config, device_sets, examples, followers, ledger, tables
+from netconsole_collector.probe import checks, config, device_sets, followers
 from netconsole_collector.probe.attached_program import AttachedProgram, Released, Unseen
-from netconsole_collector.probe.events import EventReader
-from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
 from netconsole_collector.probe.maps import ProbeMaps
-from netconsole_collector.probe.ranked import RankedReader, SumReader
-from netconsole_collector.probe.records import RecordReader
-from netconsole_collector.probe.tables import TableReader
+from netconsole_collector.probe.reading import examples, ledger, tables
+from netconsole_collector.probe.reading.events import EventReader
+from netconsole_collector.probe.reading.histograms import CpuHistogramReader, HistogramReader
+from netconsole_collector.probe.reading.ranked import RankedReader, SumReader
+from netconsole_collector.probe.reading.records import RecordReader
+from netconsole_collector.probe.reading.tables import TableReader
 
 RESUMED = "nc_resumed"
 """Map that holds the time when programs were attached again which a mode had left out (docs/reference/probes.md)."""

@@ -5,7 +5,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from netconsole_collector.names import drop_reasons
-from netconsole_collector.probe import decode, examples
+from netconsole_collector.probe.reading import decode, examples
 
 
 def spec_problem(spec: Dict[str, Any]) -> Optional[str]:

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, FrozenSet, List
 
 from netconsole_collector.questions.known import BadQuestion, Json, text
-from netconsole_collector.questions.rule_match import is_plain
+from netconsole_collector.questions.net.rule_match import is_plain
 from netconsole_collector.questions.within import within
 
 MAX_OUTPUT_BYTES = 256 * 1024

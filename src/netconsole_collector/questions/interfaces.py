@@ -5,8 +5,8 @@ from typing import Any, Set
 
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.questions.known import Json
-from netconsole_collector.sources.namespace_links import parse_devices
 from netconsole_collector.sources.namespaces import OpenNamespaces
+from netconsole_collector.sources.net.namespace_links import parse_devices
 
 
 def answer(arguments: Json) -> Any:

@@ -1,33 +1,25 @@
-"""The questions by name, and how long each may take. Each is a module here, imported when it is asked first."""
+"""The questions by name, and how long each may take. Each is a module, imported when it is asked first."""
 
 from importlib import import_module
 from typing import Any, Dict
 
 CAUSE_S = 10.0
 """Of why something is wrong: nobody looks at an empty screen meanwhile, and a host in trouble answers late."""
+_NETWORK = ("backlog", "bridge_port", "conntrack", "firewall", "fragments", "neighbour", "ovs_rule", "programs",
+            "queue", "route", "sockets", "stranger")  # fmt: skip
+"""Those whose module is in `net`."""
 KNOWN: Dict[str, float] = {
-    "backlog": CAUSE_S,
-    "bridge_port": CAUSE_S,
+    **dict.fromkeys(_NETWORK, CAUSE_S),
     "command": 10.0,
-    "conntrack": CAUSE_S,
     "disk": CAUSE_S,
     "facts": 10.0,
-    "firewall": CAUSE_S,
-    "fragments": CAUSE_S,
     "host": 3.0,
     "interfaces": 3.0,
     "machine": 3.0,
     "namespace": 3.0,
-    "neighbour": CAUSE_S,
-    "ovs_rule": CAUSE_S,
     "ping_ends": 10.0,
-    "programs": CAUSE_S,
-    "queue": CAUSE_S,
     "reader": CAUSE_S,
     "rivals": CAUSE_S,
-    "route": CAUSE_S,
-    "sockets": CAUSE_S,
-    "stranger": CAUSE_S,
 }
 """Seconds after which nobody waits for the answer any more."""
 
@@ -45,9 +37,14 @@ def limit_s(name: str) -> float:
     return KNOWN[name]
 
 
+def module(name: str) -> Any:
+    """The module of a known question."""
+    return import_module("netconsole_collector.questions." + ("net." if name in _NETWORK else "") + name)
+
+
 def answer(name: str, arguments: Json) -> Any:
     """The document that answers a known question, of JSON's own types. Raises whatever its module does."""
-    return import_module("netconsole_collector.questions." + name).answer(arguments)
+    return module(name).answer(arguments)
 
 
 def sentence(error: Exception) -> str:

@@ -5,7 +5,7 @@ from typing import Any, Optional
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.questions.known import Json
 from netconsole_collector.sources.machine import busy_and_all_ms
-from netconsole_collector.sources.softnet import SOFTNET, parse_softnet
+from netconsole_collector.sources.net.softnet import SOFTNET, parse_softnet
 
 
 def answer(arguments: Json) -> Any:

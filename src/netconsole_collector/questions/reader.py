@@ -14,7 +14,7 @@ from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.primitives.netlink import Netlink
 from netconsole_collector.questions.known import BadQuestion, Json, text
 from netconsole_collector.questions.within import within
-from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, bound_sockets
+from netconsole_collector.sources.net.netlink_messages import NETLINK_SOCK_DIAG, bound_sockets
 
 PAUSE_S = 0.3
 BUSY_PCT, WAITS_PCT, SLEEPS_PCT = 90.0, 30.0, 2.0

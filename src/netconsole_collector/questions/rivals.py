@@ -13,10 +13,10 @@ from typing import Dict, List, NamedTuple, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.questions.known import BadQuestion, Json
-from netconsole_collector.sources import cpu_limits, qemu
-from netconsole_collector.sources.cpu_limits import CpuLimit, pairs
 from netconsole_collector.sources.new_processes import words
-from netconsole_collector.sources.thread_waits import NAMELESS, PROCESSOR, role_of
+from netconsole_collector.sources.vm import cpu_limits, qemu
+from netconsole_collector.sources.vm.cpu_limits import CpuLimit, pairs
+from netconsole_collector.sources.vm.thread_waits import NAMELESS, PROCESSOR, role_of
 
 PAUSE_S = 0.25
 _BUSY_PROCESSES = 8

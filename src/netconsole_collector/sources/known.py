@@ -16,16 +16,16 @@ def _late(module: str, name: str) -> Callable[[], KernelSource]:
 
 KNOWN: Dict[str, Callable[[], KernelSource]] = {
     "self": _late("machine", "MachineLoad"),
-    "io_limits": _late("io_limits", "IoLimits"),
-    "links": _late("links", "Links"),
-    "nic": _late("nic_counters", "NicCounters"),
+    "io_limits": _late("vm.io_limits", "IoLimits"),
+    "links": _late("net.links", "Links"),
+    "nic": _late("net.nic_counters", "NicCounters"),
     "ovs": _late("ovs.flows", "OvsFlows"),
     "pmd": _late("ovs.pmd", "OvsPmd"),
-    "protocol_counters": _late("protocol_counters", "ProtocolCounters"),
-    "sockets": _late("sockets", "SocketGroups"),
-    "softnet": _late("softnet", "Softnet"),
-    "thread_waits": _late("thread_waits", "ThreadWaits"),
-    "vms": _late("vm_states", "VmStates"),
+    "protocol_counters": _late("net.protocol_counters", "ProtocolCounters"),
+    "sockets": _late("net.sockets", "SocketGroups"),
+    "softnet": _late("net.softnet", "Softnet"),
+    "thread_waits": _late("vm.thread_waits", "ThreadWaits"),
+    "vms": _late("vm.vm_states", "VmStates"),
 }
 
 APART = ("ovs", "pmd")

@@ -8,7 +8,7 @@ import pytest
 
 from netconsole.telemetry import frames, histogram
 from netconsole_collector.collector import MAX_INTERVAL_MS
-from netconsole_collector.probe.map_reader import IDLE_INTERVALS
+from netconsole_collector.probe.reading.map_reader import IDLE_INTERVALS
 from tests.support.live.collector_driver import MAPS, Driver, call, calls_spec, load_command, of
 
 pytestmark = pytest.mark.starting

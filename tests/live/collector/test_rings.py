@@ -16,7 +16,7 @@ from netconsole_collector.kernel import cpus
 from netconsole_collector.kernel.rings import PerfBuffer, RingBuffer
 from netconsole_collector.kernel.statistics import StatisticsWindow
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import ledger as slots
+from netconsole_collector.probe.reading import ledger as slots
 from netconsole_collector.probe.running import RunningProbe
 from tests.support.live.collector_driver import PYTHON, call, calls_spec, source
 

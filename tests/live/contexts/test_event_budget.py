@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from netconsole_collector.kernel import cpus
-from netconsole_collector.probe import ledger
+from netconsole_collector.probe.reading import ledger
 from tests.support.live.contexts.unattached import UnattachedProbe, on_cpu
 
 Load = Callable[..., UnattachedProbe]

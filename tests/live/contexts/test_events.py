@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.probe import ledger as slots
-from netconsole_collector.probe.decode import Layout
+from netconsole_collector.probe.reading import ledger as slots
+from netconsole_collector.probe.reading.decode import Layout
 from tests.support.live.contexts.filters import NETNS
 from tests.support.live.contexts.memory import enumerator
 from tests.support.live.contexts.packets import Flow, MadeUpHost

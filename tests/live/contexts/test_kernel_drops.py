@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from netconsole_collector.probe.config import KnobError
-from netconsole_collector.probe.examples import READING, readings
-from netconsole_collector.probe.map_reader import IDLE_INTERVALS
+from netconsole_collector.probe.reading.examples import READING, readings
+from netconsole_collector.probe.reading.map_reader import IDLE_INTERVALS
 from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
 from tests.support.live.contexts.memory import Members, enumerator, place_of
 from tests.support.live.contexts.packets import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole_collector.sources.protocol_counters import parse_conntrack, parse_paired, parse_single
+from netconsole_collector.sources.net.protocol_counters import parse_conntrack, parse_paired, parse_single
 from tests.support.live.measurement import Measurement
 from tests.support.live.network import Namespace, Wire, run, send_frames
 from tests.support.live.packets import A6, A, B, fragment6, ipv4, ipv6, tcp, udp

@@ -17,7 +17,7 @@ from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import load_all
 from netconsole.telemetry import frames
 from netconsole.telemetry.state import State
-from netconsole_collector.sources.nic_counters import NicCounters
+from netconsole_collector.sources.net.nic_counters import NicCounters
 from tests.support.live.network import BARE_PYTHON, Namespace, Wire, send_frames
 from tests.support.sources import read_of
 

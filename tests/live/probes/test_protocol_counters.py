@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from netconsole.telemetry import frames
-from netconsole_collector.sources.protocol_counters import ProtocolCounters
+from netconsole_collector.sources.net.protocol_counters import ProtocolCounters
 from tests.support.live.network import BARE_PYTHON, SleepingReceiver, Wire, send_frames, send_udp
 from tests.support.sources import read_of
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from netconsole_collector.sources.protocol_counters import parse_paired, parse_single
+from netconsole_collector.sources.net.protocol_counters import parse_paired, parse_single
 from tests.live.probes.test_protocol_counters import Losses
 from tests.support.live.network import Wire, send_frames
 from tests.support.live.packets import (

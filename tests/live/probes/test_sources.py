@@ -17,10 +17,10 @@ import pytest
 from netconsole.session.own_cost import OwnCost
 from netconsole.telemetry import frames
 from netconsole_collector.sources.base import FULL_EVERY
-from netconsole_collector.sources.links import Links
 from netconsole_collector.sources.machine import MachineLoad
-from netconsole_collector.sources.sockets import SocketGroups
-from netconsole_collector.sources.softnet import Softnet
+from netconsole_collector.sources.net.links import Links
+from netconsole_collector.sources.net.sockets import SocketGroups
+from netconsole_collector.sources.net.softnet import Softnet
 from tests.support.live.measurement import LIMIT_S
 from tests.support.live.network import PYTHON, Namespace, Wire, send_udp
 from tests.support.sources import read_of, tables_of
@@ -31,7 +31,7 @@ READINGS = 50
 READ_UNTIL_QDISCS_ARE_READ = """
 import json, sys, time
 from netconsole_collector.sources.base import SourceReading
-from netconsole_collector.sources.links import Links
+from netconsole_collector.sources.net.links import Links
 from netconsole_collector.sources.machine import MachineLoad
 links = Links()
 links.open()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from netconsole_collector.sources.base import SourceReading
-from netconsole_collector.sources.protocol_counters import ProtocolCounters
-from netconsole_collector.sources.unread import AFTER_NS
+from netconsole_collector.sources.net.protocol_counters import ProtocolCounters
+from netconsole_collector.sources.net.unread import AFTER_NS
 from tests.support.live.network import BARE_PYTHON, Wire
 
 LISTENER = """

@@ -7,7 +7,7 @@ import re
 from netconsole.base.timestamps import clock
 from netconsole.tui.panes import row_chart
 from netconsole.tui.scene.scene import Subject
-from netconsole.tui.screens.chart import ChartScreen
+from netconsole.tui.screens.pages.chart import ChartScreen
 from tests.support.tui.running import running
 
 

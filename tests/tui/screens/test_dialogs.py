@@ -12,7 +12,7 @@ from textual.widgets import Input
 from netconsole.compare import baseline
 from netconsole.snapshot import document
 from netconsole.tui.screens.baselines import BaselinesScreen
-from netconsole.tui.screens.facts import FactsScreen
+from netconsole.tui.screens.pages.facts import FactsScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen, default_file
 from netconsole.tui.widgets.choice import Choice
 from tests.support.tui.played import PlayedSession

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from netconsole.telemetry import frames
-from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.knobs import KnobsScreen
+from netconsole.tui.screens.pages.detail import DetailScreen
 from netconsole.tui.screens.snapshot import SnapshotScreen
 from netconsole.tui.terminal.capabilities import Terminal
 from netconsole.tui.terminal.driver import ConsoleDriver

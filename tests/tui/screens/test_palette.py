@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.tui.screens.detail import DetailScreen
 from netconsole.tui.screens.find import Findable, found
+from netconsole.tui.screens.pages.detail import DetailScreen
 from tests.support.tui.running import running
 
 

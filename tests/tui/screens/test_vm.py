@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole.tui.screens.vm import INTERVALS, VmScreen
+from netconsole.tui.screens.pages.vm import INTERVALS, VmScreen
 from tests.support.tui.running import running
 
 

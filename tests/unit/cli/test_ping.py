@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from netconsole.cli import ping_run
 from netconsole.cli.main import run
+from netconsole.cli.ping import ping_run
 from netconsole.ping import capture
 from netconsole.report import of_snapshot, to_html
 from netconsole.snapshot import document

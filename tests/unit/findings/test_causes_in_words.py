@@ -15,7 +15,7 @@ from netconsole.probes.causes import CAUSE_LABELS, Causes
 from netconsole.probes.manifest import FindingSpec
 from netconsole.telemetry import frames
 from netconsole_collector.names.drop_reasons import REASONS, DropReasons
-from netconsole_collector.sources import nic_losses, protocol_losses
+from netconsole_collector.sources.net import nic_losses, protocol_losses
 from tests.unit.findings.test_one_cause import BACKLOG, DROPS, FULL, PEER, RECEIVED, SENDER, SENT, Watched
 from tests.unit.findings.test_rules_of_probes import AT_ONCE, DROP, of_rate
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shlex
 import string
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import pytest
 
 from netconsole.findings.verdicts import Verdicts, shipped
 from netconsole.telemetry.request import WENT_ON
-from netconsole_collector.questions.known import KNOWN
+from netconsole_collector.questions.known import KNOWN, module
 
 LABELS = {"netns", "device", "port", "reason", "location", "hook", "protocol", "ethertype", "provenance"}
 EXAMPLE = {
@@ -207,9 +206,7 @@ def test_the_shipped_ones_name_what_there_is(verdicts: Verdicts) -> None:
             for _, name, _, _ in string.Formatter().parse(template)
             if name
         } | set(spec.when) - {WENT_ON}
-        asked = [
-            import_module(f"netconsole_collector.questions.{name}") for name in questions_of(verdicts, spec.causes)
-        ]
+        asked = [module(name) for name in questions_of(verdicts, spec.causes)]
         told = " ".join(f"{one.__doc__} {one.answer.__doc__}" for one in asked)
         unknown = {name for name in names - LABELS - EXAMPLE if f"`{name}`" not in told}
         assert not unknown, (spec.causes, unknown)

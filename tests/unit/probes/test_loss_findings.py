@@ -10,7 +10,7 @@ import pytest
 from netconsole.findings.incident import Incident
 from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
-from netconsole_collector.sources.protocol_losses import MEANINGS
+from netconsole_collector.sources.net.protocol_losses import MEANINGS
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PlayedSession
 

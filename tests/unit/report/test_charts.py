@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from netconsole.report.blocks import Bars, Curve, ScaledBar, ScaledPath
-from netconsole.report.to_html import bars, curve, scaled
+from netconsole.report.formats.to_html import bars, curve, scaled
 
 LEFT, RIGHT, BASE, HIGHEST = 8.0, 632.0, 140.0, 94.0
 

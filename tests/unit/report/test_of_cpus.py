@@ -9,8 +9,8 @@ import pytest
 
 from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Document
 from netconsole.report.formats import rendered
+from netconsole.report.formats.to_text import CPU_COLUMNS, cpu_lines
 from netconsole.report.of_cpus import cpu_map
-from netconsole.report.to_text import CPU_COLUMNS, cpu_lines
 from netconsole.snapshot.caps import WAITS_PCT
 from netconsole.snapshot.document import SCHEMA, Snapshot
 

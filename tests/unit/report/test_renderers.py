@@ -20,7 +20,7 @@ from netconsole.report.blocks import (
     SummaryLines,
     TextTable,
 )
-from netconsole.report.to_text import BAR_COLUMNS, bar_text, longest_of, scaled_lines
+from netconsole.report.formats.to_text import BAR_COLUMNS, bar_text, longest_of, scaled_lines
 
 LINES = SummaryLines([SummaryLine("!!", "it loses", "look", ("ip a", "ip l")), SummaryLine("ok", "fine")])
 TABLE = TextTable(["name", "n"], [["a", "10"], ["long_er", "9"]], frozenset({1}), 2)

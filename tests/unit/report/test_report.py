@@ -31,9 +31,9 @@ from netconsole.report.blocks import (
     SummaryLines,
     TextTable,
 )
+from netconsole.report.formats.to_markdown import escape
 from netconsole.report.of_samples import samples
 from netconsole.report.short_form import gaps
-from netconsole.report.to_markdown import escape
 from netconsole.snapshot.document import HistogramData, Snapshot, load
 from tests.conftest import CANNOT
 from tests.support import made_up

@@ -10,8 +10,8 @@ from netconsole.base.timestamps import utc
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
+from netconsole.report.formats.to_text import to_text
 from netconsole.report.of_snapshot import of_snapshot
-from netconsole.report.to_text import to_text
 from netconsole.snapshot import builder, of_probe
 from netconsole.snapshot.document import ExampleData, Snapshot, encode, parse
 from netconsole.telemetry import frames

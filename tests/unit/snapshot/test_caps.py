@@ -11,9 +11,9 @@ import pytest
 
 from netconsole.probes import catalogue
 from netconsole.report.blocks import TextTable
+from netconsole.report.formats.to_text import to_text
 from netconsole.report.of_cpus import cpu_map, cpu_table
 from netconsole.report.of_vm import of_vm, page
-from netconsole.report.to_text import to_text
 from netconsole.snapshot.caps import WAITS_PCT, caps, verdict
 from netconsole.snapshot.document import SCHEMA, Snapshot
 from netconsole.snapshot.machine_figures import MachineFigures, machines

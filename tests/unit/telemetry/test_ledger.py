@@ -6,7 +6,7 @@ import re
 
 from netconsole.base import paths
 from netconsole.telemetry.ledger import LEDGER, LEDGER_COUNTS, LEDGER_FAULTS, LEDGER_SAMPLES, ROWS_LOST
-from netconsole_collector.probe.ledger import LOSSES, SLOTS
+from netconsole_collector.probe.reading.ledger import LOSSES, SLOTS
 
 
 def test_the_collector_has_the_slots_of_the_kernel_in_their_order() -> None:

@@ -11,7 +11,7 @@ from netconsole.base.timestamps import clock, utc
 from netconsole.snapshot.document import CommandData
 from netconsole.telemetry.request import CommandOutput
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.screens.text_page import OverScreen
+from netconsole.tui.screens.pages.text_page import OverScreen
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.painted import Line
 

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 
 from netconsole.tui.panes import glance
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.screens.text_page import OverScreen
+from netconsole.tui.screens.pages.text_page import OverScreen
 from netconsole.tui.widgets.cell_grid import CellGrid
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.painted import Line, cut

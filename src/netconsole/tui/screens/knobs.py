@@ -26,7 +26,7 @@ from netconsole.profile.profile import ProbeChoice
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.session import Session
 from netconsole.tui import actions
-from netconsole.tui.screens.text_page import wrap
+from netconsole.tui.screens.pages.text_page import wrap
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines

@@ -16,8 +16,8 @@ from netconsole.tui import actions
 from netconsole.tui.panes import rack as lines
 from netconsole.tui.panes.rack import RackIncident, RackLine
 from netconsole.tui.scene.scene import Scene, Subject
+from netconsole.tui.screens.pages.text_page import OverScreen, wrap
 from netconsole.tui.screens.pane_view import TITLE_AND_HEADS
-from netconsole.tui.screens.text_page import OverScreen, wrap
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone

@@ -28,7 +28,7 @@ from netconsole.snapshot.document import CommandData, Snapshot
 from netconsole.telemetry.session import ReadsWhole, Session
 from netconsole.tui import actions
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.screens.text_page import wrap
+from netconsole.tui.screens.pages.text_page import wrap
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.bars import bar
 from netconsole.tui.widgets.choice import Choice

@@ -13,7 +13,7 @@ from netconsole_collector.names.fact_keys import key
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.facts.reading import Facts, decoded, reason
-from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, attribute, families
+from netconsole_collector.sources.net.netlink_messages import NETLINK_GENERIC, attribute, families
 
 _GDRVINFO = 0x00000003
 _GCOALESCE, _GRINGPARAM, _GSTRINGS, _GSSET_INFO, _GRXFHINDIR = 0x0E, 0x10, 0x1B, 0x37, 0x38

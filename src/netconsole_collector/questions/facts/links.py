@@ -7,7 +7,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import attributes
-from netconsole_collector.sources.link_state import (
+from netconsole_collector.sources.net.link_state import (
     IFLA_ADDRESS,
     IFLA_IFNAME,
     IFLA_INFO_KIND,

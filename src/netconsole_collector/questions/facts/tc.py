@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Tuple
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.facts.links import devices
 from netconsole_collector.questions.facts.reading import Facts
-from netconsole_collector.sources.netlink_messages import attribute
-from netconsole_collector.sources.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_KIND, TCA_OPTIONS
+from netconsole_collector.sources.net.netlink_messages import attribute
+from netconsole_collector.sources.net.qdiscs import RTM_GETQDISC, RTM_GETTCLASS, TCA_KIND, TCA_OPTIONS
 
 MAX_BYTES = 1 << 20
 """Of all messages."""

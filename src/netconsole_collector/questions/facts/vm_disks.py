@@ -9,8 +9,8 @@ from typing import List
 from netconsole_collector.names.fact_keys import key
 from netconsole_collector.questions.facts.disk_files import where_it_lies
 from netconsole_collector.questions.facts.reading import Facts
-from netconsole_collector.sources import cpu_limits, io_limits
-from netconsole_collector.sources.qemu_disks import disks
+from netconsole_collector.sources.vm import cpu_limits, io_limits
+from netconsole_collector.sources.vm.qemu_disks import disks
 
 _GROUPS = "control groups: io.max"
 

@@ -12,7 +12,7 @@ from netconsole_collector.names.fact_keys import key
 from netconsole_collector.questions.facts import vm_disks
 from netconsole_collector.questions.facts.reading import Facts, decoded, reason
 from netconsole_collector.questions.facts.waiting import cpu_max, waited_pct
-from netconsole_collector.sources import qemu
+from netconsole_collector.sources.vm import qemu
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
 _STAT_NICE, _STAT_RT_PRIORITY, _STAT_POLICY = 19 - 3, 40 - 3, 41 - 3

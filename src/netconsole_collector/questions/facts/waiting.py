@@ -3,7 +3,7 @@
 from typing import Optional
 
 from netconsole_collector.questions.facts.reading import Facts
-from netconsole_collector.sources import cpu_limits
+from netconsole_collector.sources.vm import cpu_limits
 
 _STEAL = 7
 """Of the times in the first line of /proc/stat (proc(5))."""

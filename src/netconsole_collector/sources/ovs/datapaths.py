@@ -6,7 +6,7 @@ from typing import List, Mapping, NamedTuple, Optional, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here
 from netconsole_collector.primitives.netlink import attributes
-from netconsole_collector.sources.netlink_messages import NETLINK_GENERIC, families
+from netconsole_collector.sources.net.netlink_messages import NETLINK_GENERIC, families
 
 DATAPATHS, PORTS = "ovs_datapath", "ovs_vport"
 _CMD_GET = 3

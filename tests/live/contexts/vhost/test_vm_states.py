@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.telemetry.frames import Row
-from netconsole_collector.sources.vm_states import VmStates
+from netconsole_collector.sources.vm.vm_states import VmStates
 from tests.support.sources import tables_of
 
 PROGRAM = """

@@ -11,7 +11,7 @@ from netconsole_collector.names import vms
 from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe.decode import Layout, key_labels
+from netconsole_collector.probe.reading.decode import Layout, key_labels
 
 
 class Processes:

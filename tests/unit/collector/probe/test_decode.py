@@ -10,7 +10,7 @@ from netconsole_collector.names.drop_reasons import DropReasons
 from netconsole_collector.names.labels import Labeller
 from netconsole_collector.names.lookups import Lookups
 from netconsole_collector.names.symbols import Symbols
-from netconsole_collector.probe import decode
+from netconsole_collector.probe.reading import decode
 
 
 def test_a_struct_is_laid_out_as_c_does() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from netconsole_collector.probe import config, device_sets, events, map_reader, running, tables
+from netconsole_collector.probe import config, device_sets, running
+from netconsole_collector.probe.reading import events, map_reader, tables
 from tests.support.documents import Stated, check, each
 
 GOVERNOR, COLLECTOR, FRAMES = "design/governor.md", "design/collector.md", "reference/frames.md"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from netconsole_collector.names.labels import Labeller
-from netconsole_collector.probe import decode
-from netconsole_collector.probe.events import MAX_EVENTS, EventReader, _Event
+from netconsole_collector.probe.reading import decode
+from netconsole_collector.probe.reading.events import MAX_EVENTS, EventReader, _Event
 
 LAYOUT = decode.Layout([{"name": "port", "type": "u32"}])
 

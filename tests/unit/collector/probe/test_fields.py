@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.probe import decode
+from netconsole_collector.probe.reading import decode
 
 
 class Names:

@@ -8,8 +8,8 @@ import pytest
 
 from netconsole.telemetry import histogram
 from netconsole_collector.kernel.bpf_maps import MapInfo
-from netconsole_collector.probe import histograms
-from netconsole_collector.probe.decode import LayoutError
+from netconsole_collector.probe.reading import histograms
+from netconsole_collector.probe.reading.decode import LayoutError
 from tests.support.fake_map import CPUS, FakeMap, labels
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from netconsole_collector.probe import ledger
+from netconsole_collector.probe.reading import ledger
 
 HEADER = Path(__file__).parents[4] / "probes/common/accounting.h"
 

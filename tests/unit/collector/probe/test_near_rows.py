@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.probe import map_reader, tables
-from netconsole_collector.probe.decode import LayoutError
+from netconsole_collector.probe.reading import map_reader, tables
+from netconsole_collector.probe.reading.decode import LayoutError
 from tests.support.fake_map import CPUS, FakeMap, labels
 
 KEY = [{"name": "queue", "type": "u32"}, {"name": "protocol", "type": "u32"}]

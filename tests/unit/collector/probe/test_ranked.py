@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.probe import ranked
-from netconsole_collector.probe.decode import LayoutError
-from netconsole_collector.probe.ranked import RankedReader, SumReader
-from netconsole_collector.probe.tables import TableBody
+from netconsole_collector.probe.reading import ranked
+from netconsole_collector.probe.reading.decode import LayoutError
+from netconsole_collector.probe.reading.ranked import RankedReader, SumReader
+from netconsole_collector.probe.reading.tables import TableBody
 from tests.support.fake_map import FakeMap, labels
 
 S = 10**9

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from netconsole_collector.probe import records
-from netconsole_collector.probe.decode import LayoutError
-from netconsole_collector.probe.records import RecordReader
+from netconsole_collector.probe.reading import records
+from netconsole_collector.probe.reading.decode import LayoutError
+from netconsole_collector.probe.reading.records import RecordReader
 from tests.support.fake_map import FakeMap, labels
 
 KEY = [{"name": "number", "type": "u32"}]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from netconsole_collector.names.lookups import Lookups
-from netconsole_collector.probe import config, device_sets, ledger, running
-from netconsole_collector.probe.decode import LayoutError
-from netconsole_collector.probe.histograms import CpuHistogramReader, HistogramReader
+from netconsole_collector.probe import config, device_sets, running
+from netconsole_collector.probe.reading import ledger
+from netconsole_collector.probe.reading.decode import LayoutError
+from netconsole_collector.probe.reading.histograms import CpuHistogramReader, HistogramReader
 from tests.support.fake_map import CPUS
 from tests.support.running_probe import BEGAN_NS, COUNT, QUEUE, SECOND, WAITS, Made
 

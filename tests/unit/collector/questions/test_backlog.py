@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from netconsole_collector.primitives.here import Here
-from netconsole_collector.questions.backlog import answer
 from netconsole_collector.questions.known import BadQuestion
+from netconsole_collector.questions.net.backlog import answer
 
 
 def host(tmp_path: Path, text: str) -> Here:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole_collector.primitives.legacy_firewall import LegacyRule
-from netconsole_collector.questions import conntrack, firewall
+from netconsole_collector.questions.net import conntrack, firewall
 
 FIRST, SECOND = LegacyRule("filter", "INPUT", 1), LegacyRule("filter", "INPUT", 2)
 

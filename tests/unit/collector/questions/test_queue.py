@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.questions import queue
-from netconsole_collector.questions.queue import only_one
-from netconsole_collector.sources.qdiscs import TC_H_ROOT, Qdisc
+from netconsole_collector.questions.net import queue
+from netconsole_collector.questions.net.queue import only_one
+from netconsole_collector.sources.net.qdiscs import TC_H_ROOT, Qdisc
 
 
 def qdisc(kind: str, handle: int, parent: int, drops: int) -> Qdisc:

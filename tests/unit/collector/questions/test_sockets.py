@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netconsole_collector.questions.sockets import refused_in
+from netconsole_collector.questions.net.sockets import refused_in
 
 IP = b"IpExt: InNoRoutes InOctets\nIpExt: 5 7\n"
 

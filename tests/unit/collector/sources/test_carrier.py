@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from netconsole_collector.sources.carrier import FLAPS_NS, Carrier
-from netconsole_collector.sources.link_state import Link
+from netconsole_collector.sources.net.carrier import FLAPS_NS, Carrier
+from netconsole_collector.sources.net.link_state import Link
 
 SECOND = 1_000_000_000
 

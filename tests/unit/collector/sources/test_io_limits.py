@@ -9,7 +9,7 @@ import pytest
 
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError, SourceReading
-from netconsole_collector.sources.io_limits import LOOK_EVERY, IoLimits
+from netconsole_collector.sources.vm.io_limits import LOOK_EVERY, IoLimits
 
 SECOND = 1_000_000_000
 QEMU = "/usr/bin/qemu-system-x86_64\0-name\0guest=web-07\0"

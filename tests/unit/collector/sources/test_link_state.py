@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole_collector.sources import link_state
-from netconsole_collector.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable, veth_peers
+from netconsole_collector.sources.net import link_state
+from netconsole_collector.sources.net.link_state import RTM_DELLINK, RTM_NEWLINK, Link, LinkTable, veth_peers
 from tests.support.rtnetlink import Answers, attribute, link_message, number
 
 

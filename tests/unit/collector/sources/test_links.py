@@ -12,13 +12,14 @@ import pytest
 from netconsole.telemetry.frames import AnyFrame, Row, Status, Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink, Unasked
-from netconsole_collector.sources import base, link_state
+from netconsole_collector.sources import base
 from netconsole_collector.sources.base import Pace, SourceError
-from netconsole_collector.sources.link_state import RTM_DELLINK, RTM_NEWLINK, Link
-from netconsole_collector.sources.links import Links
-from netconsole_collector.sources.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
 from netconsole_collector.sources.namespaces import MAX_NAMESPACES
-from netconsole_collector.sources.qdiscs import Qdisc
+from netconsole_collector.sources.net import link_state
+from netconsole_collector.sources.net.link_state import RTM_DELLINK, RTM_NEWLINK, Link
+from netconsole_collector.sources.net.links import Links
+from netconsole_collector.sources.net.namespace_links import COUNTS, READ_EVERY, NamespaceLinks, parse_devices
+from netconsole_collector.sources.net.qdiscs import Qdisc
 from tests.support.rtnetlink import attribute, link_message, number, qdisc_message
 from tests.support.sources import read_of
 

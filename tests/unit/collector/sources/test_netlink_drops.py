@@ -10,7 +10,7 @@ import pytest
 
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceReading
-from netconsole_collector.sources.netlink_drops import FILE, IN_TURN, NetlinkDrops, NetlinkSocket, parse
+from netconsole_collector.sources.net.netlink_drops import FILE, IN_TURN, NetlinkDrops, NetlinkSocket, parse
 
 SECOND_NS = 1_000_000_000
 OWN, BLUE = 1, 7

@@ -13,10 +13,10 @@ import pytest
 from netconsole.base.readers import read_toml
 from netconsole.telemetry.frames import Table
 from netconsole_collector.primitives.here import Here
-from netconsole_collector.sources import nic_counters as nic
-from netconsole_collector.sources.link_state import Link, LinkTable
-from netconsole_collector.sources.nic_counters import NicCounters
-from netconsole_collector.sources.nic_losses import MEANINGS, meaning
+from netconsole_collector.sources.net import nic_counters as nic
+from netconsole_collector.sources.net.link_state import Link, LinkTable
+from netconsole_collector.sources.net.nic_counters import NicCounters
+from netconsole_collector.sources.net.nic_losses import MEANINGS, meaning
 from tests.support.sources import read_of
 
 DRIVERS: Any = read_toml(Path(__file__).parents[3] / "support/data/nic-counters.toml")

@@ -9,13 +9,13 @@ import pytest
 from netconsole.telemetry.frames import Table
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError
-from netconsole_collector.sources.protocol_counters import (
+from netconsole_collector.sources.net.protocol_counters import (
     ProtocolCounters,
     parse_conntrack,
     parse_paired,
     parse_single,
 )
-from netconsole_collector.sources.protocol_losses import MEANINGS
+from netconsole_collector.sources.net.protocol_losses import MEANINGS
 from tests.support.sources import read_of
 
 

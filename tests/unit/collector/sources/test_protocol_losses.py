@@ -11,7 +11,7 @@ import pytest
 from netconsole.findings.drop_places import CountedRow, drop_places
 from netconsole.findings.windows import Family
 from netconsole.probes.catalogue import shipped
-from netconsole_collector.sources.protocol_losses import MEANINGS
+from netconsole_collector.sources.net.protocol_losses import MEANINGS
 from tests.support.counter_names import KNOWN, TABLE
 
 TESTS = Path(__file__).parents[3]

@@ -11,9 +11,9 @@ import pytest
 
 from netconsole.telemetry.frames import AnyFrame, Cost, Status, Table
 from netconsole_collector.primitives.here import Here
-from netconsole_collector.sources import protocol_counters
 from netconsole_collector.sources.base import MAX_EVERY, MAX_SHARE, SourceError
-from netconsole_collector.sources.protocol_counters import (
+from netconsole_collector.sources.net import protocol_counters
+from netconsole_collector.sources.net.protocol_counters import (
     SEARCH_EVERY,
     ProtocolCounters,
     parse_conntrack,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from netconsole_collector.sources import qdiscs
-from netconsole_collector.sources.qdiscs import Qdisc, rate_text
+from netconsole_collector.sources.net import qdiscs
+from netconsole_collector.sources.net.qdiscs import Qdisc, rate_text
 from tests.support.rtnetlink import Answers, attribute, qdisc_message, rate_spec
 
 SECOND = 1_000_000_000

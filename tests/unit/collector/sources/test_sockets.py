@@ -12,10 +12,10 @@ import pytest
 
 from netconsole.telemetry.frames import Row
 from netconsole_collector.primitives.here import HERE, Here
-from netconsole_collector.sources import sockets
 from netconsole_collector.sources.base import SourceError
-from netconsole_collector.sources.netlink_messages import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
-from netconsole_collector.sources.sockets import SEARCH_EVERY, SocketGroups, groups
+from netconsole_collector.sources.net import sockets
+from netconsole_collector.sources.net.netlink_messages import NETLINK_SOCK_DIAG, BoundSocket, bound_sockets
+from netconsole_collector.sources.net.sockets import SEARCH_EVERY, SocketGroups, groups
 from tests.support.rtnetlink import Answers
 from tests.support.sources import tables_of
 

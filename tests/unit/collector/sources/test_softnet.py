@@ -10,7 +10,7 @@ from netconsole.telemetry.frames import Row
 from netconsole_collector.kernel.cpus import ONLINE
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError, SourceReading
-from netconsole_collector.sources.softnet import SOFTNET, Softnet, parse_softnet
+from netconsole_collector.sources.net.softnet import SOFTNET, Softnet, parse_softnet
 from tests.support.sources import SECOND_NS, tables_of
 
 

@@ -10,7 +10,7 @@ import pytest
 from netconsole.telemetry.frames import Row
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError
-from netconsole_collector.sources.thread_waits import LOOK_EVERY, YOUNG_LOOKS, ThreadWaits, role_of
+from netconsole_collector.sources.vm.thread_waits import LOOK_EVERY, YOUNG_LOOKS, ThreadWaits, role_of
 from tests.support.sources import SECOND_NS, tables_of
 
 QEMU = ("/usr/bin/qemu-system-x86_64", "-name", "guest=web,debug-threads=on")

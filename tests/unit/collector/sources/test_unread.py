@@ -9,7 +9,7 @@ import pytest
 
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import MAX_EVERY, MAX_SHARE, SourceReading
-from netconsole_collector.sources.unread import AFTER_NS, FullSocket, UnreadSockets
+from netconsole_collector.sources.net.unread import AFTER_NS, FullSocket, UnreadSockets
 
 SECOND_NS = 1_000_000_000
 BLUE, RED = 7, 8

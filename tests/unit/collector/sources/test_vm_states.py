@@ -10,7 +10,7 @@ import pytest
 from netconsole.telemetry.frames import Row
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import FULL_EVERY, SourceError
-from netconsole_collector.sources.vm_states import VmStates
+from netconsole_collector.sources.vm.vm_states import VmStates
 from tests.support.sources import tables_of
 
 IN_KVM_RUN = "16 0x11 0xae80 0x0 0x18 0x562ea74b6290 0x0 0x7ffe98cb6d40 0x7f2c1d0c53ab"

@@ -37,9 +37,9 @@ from netconsole.run.ping_watch import look_around
 from netconsole.tui import actions
 from netconsole.tui.panes.named_rows import machines
 from netconsole.tui.scene.scene import Scene
+from netconsole.tui.screens.pages.text_page import wrap
 from netconsole.tui.screens.ping_wizard.pages import FOUR, check_page, files_page, result_page, watch_page
 from netconsole.tui.screens.ping_wizard.state import STEPS, Watching, WizardState, WizardStep, read_file, traffic_of
-from netconsole.tui.screens.text_page import wrap
 from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines

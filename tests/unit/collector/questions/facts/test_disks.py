@@ -11,7 +11,7 @@ import pytest
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.questions.facts import blocks, vm_disks
 from netconsole_collector.questions.facts.reading import Facts
-from netconsole_collector.sources.qemu_disks import VmDisk, disks
+from netconsole_collector.sources.vm.qemu_disks import VmDisk, disks
 
 NONE = VmDisk(*[None] * len(VmDisk._fields))._replace(model="")  # type: ignore[arg-type]
 LIBVIRT = [

@@ -20,7 +20,7 @@ from netconsole_collector.primitives.here import Here
 from netconsole_collector.questions import facts
 from netconsole_collector.questions.facts import cpu, kernel, memory, namespaces, ovs, reading, vms
 from netconsole_collector.questions.facts.reading import Fact, Facts, grouped, ranges
-from netconsole_collector.sources import qemu
+from netconsole_collector.sources.vm import qemu
 
 LIMIT_S = 60
 QEMU = (

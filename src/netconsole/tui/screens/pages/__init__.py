@@ -1,0 +1,1 @@
+"""Pages above the main screen, which show one thing in full."""

@@ -1,0 +1,105 @@
+"""Question `programs`: which XDP program is at a device, and which filters of tc.
+
+`xdp`, `xdp_id`: its name and number; null without one. `filters`, `filter`, `action`: how many filters there are in the
+asked direction, what the only one is, and the kind of its first action (gact, police …).
+"""
+
+import ctypes
+import os
+import platform
+import struct
+from typing import Any, List, NamedTuple, Optional
+
+from netconsole_collector.primitives.netlink import attributes
+from netconsole_collector.questions.known import Json, text
+from netconsole_collector.questions.net.rtnetlink import RouteSocket, number
+from netconsole_collector.questions.within import within
+
+_XDP, _XDP_IDS = 43, (4, 5, 6, 7)  # IFLA_XDP; IFLA_XDP_PROG_ID, _DRV_, _SKB_, _HW_PROG_ID
+_GET_FILTER = 46
+_FILTER = struct.Struct("=BxxxiIII")
+_PARENTS = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}  # TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS and _EGRESS)
+_KIND, _OPTIONS, _BPF_NAME = 1, 2, 7
+_ACTIONS = {"basic": 3, "bpf": 1, "cgroup": 1, "flow": 8, "flower": 3, "fw": 4, "matchall": 2, "route": 6, "u32": 7}
+"""The attribute with the actions, by the kind of the filter (include/uapi/linux/pkt_cls.h)."""
+_ACTION_KIND = 1
+_SYSCALLS = {"x86_64": 321, "aarch64": 280}
+_FD_BY_ID, _INFO_BY_FD = 13, 15
+_INFO_BYTES, _NAME_AT, _NAME_BYTES = 256, 64, 16
+"""Of struct bpf_prog_info: the name stands behind type, id, tag, four lengths and addresses, time and user."""
+
+
+class TcFilter(NamedTuple):
+    """``name``: in words, its kind and preference, or of a program its name."""
+
+    name: str
+    action: Optional[str]
+
+
+def answer(arguments: Json) -> Any:
+    """Of ``device``, in the direction ``hook``: ingress or egress."""
+    device, hook = text(arguments, "device"), text(arguments, "hook")
+    return within(arguments, lambda: _looked_up(device, hook))
+
+
+def _looked_up(device: str, hook: str) -> Json:
+    with RouteSocket() as routes:
+        link = routes.link(device)
+        xdp = dict(attributes(link.values.get(_XDP, b""), 0)) if link is not None else {}
+        found = next((known for known in (number(xdp.get(kind)) for kind in _XDP_IDS) if known), None)
+        filters = _filters(routes, link.number, _PARENTS.get(hook, 0)) if link is not None else []
+    return {
+        "xdp": name_of(found) if found else None,
+        "xdp_id": found,
+        "filters": len(filters),
+        "filter": filters[0].name if len(filters) == 1 else None,
+        "action": filters[0].action if len(filters) == 1 else None,
+    }
+
+
+def _filters(routes: RouteSocket, index: int, parent: int) -> List[TcFilter]:
+    found = []
+    try:
+        for body in routes.dump(_GET_FILTER, _FILTER.pack(0, index, 0, parent, 0)):
+            _, _, handle, _, info = _FILTER.unpack_from(body)
+            values = dict(attributes(body, _FILTER.size))
+            options = dict(attributes(values.get(_OPTIONS, b""), 0))
+            if not handle and not options:
+                continue  # it only says that there is a chain of this kind
+            kind = _text(values.get(_KIND))
+            if kind == "u32" and not handle & 0xFFF:
+                continue  # a table of such filters
+            name = _text(options.get(_BPF_NAME)) if kind == "bpf" else ""
+            first = next(attributes(options.get(_ACTIONS.get(kind, 0), b""), 0), (0, b""))[1]
+            action = _text(dict(attributes(first, 0)).get(_ACTION_KIND)) or None
+            found.append(TcFilter("{} {}".format(kind, name or "pref {}".format(info >> 16)), action))
+    except OSError:
+        pass  # the device has no queueing discipline for them
+    return found
+
+
+def _text(value: Optional[bytes]) -> str:
+    return (value or b"").rstrip(b"\0").decode("utf-8", "backslashreplace")
+
+
+def name_of(program: int) -> Optional[str]:
+    """The name of a BPF program by its number; None where the kernel does not tell."""
+    call = _SYSCALLS.get(platform.machine())
+    if call is None:
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    asked = ctypes.create_string_buffer(struct.pack("=IIII", program, 0, 0, 0).ljust(128, b"\0"), 128)
+    descriptor = libc.syscall(call, _FD_BY_ID, asked, 128)
+    if descriptor < 0:
+        return None
+    try:
+        info = ctypes.create_string_buffer(_INFO_BYTES)
+        asked = ctypes.create_string_buffer(
+            struct.pack("=IIQ", descriptor, _INFO_BYTES, ctypes.addressof(info)).ljust(128, b"\0"), 128
+        )
+        if libc.syscall(call, _INFO_BY_FD, asked, 128):
+            return None
+        name = info.raw[_NAME_AT : _NAME_AT + _NAME_BYTES].partition(b"\0")[0]
+        return name.decode("utf-8", "backslashreplace") or None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,107 @@
+"""Question `queue`: which queueing discipline is at a device, and what bounds it.
+
+`kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile, or has
+dropped all that the root has. `carrier`, `mtu`: of the device. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a
+pair, wherever that is.
+"""
+
+import os
+import struct
+import time
+from typing import Any, List, NamedTuple, Optional, Tuple, Union
+
+from netconsole_collector.primitives.inside import make_inside
+from netconsole_collector.questions.known import Json, text
+from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket
+from netconsole_collector.questions.within import paths, within
+from netconsole_collector.sources.net.qdiscs import TC_H_INGRESS, TC_H_ROOT, Qdisc, handle_text, parse
+
+_GET_QDISC, _GET_CLASS, _QDISC = 38, 42, struct.Struct("=BxxxiIII")
+_READINGS, _PAUSE_S = 4, 0.25
+_MTU, _PEER, _CARRIER, _PEER_NAMESPACE = 4, 5, 33, 37
+_UP = 1
+_NONE = "noqueue"
+
+
+def answer(arguments: Json) -> Any:
+    """Of ``device``."""
+    device = text(arguments, "device")
+    namespaces = list(paths())
+    found, end = within(arguments, lambda: _looked_up(device, namespaces))
+    looked = make_inside([(os.fsencode(end.path), end.inode)], end.look) if isinstance(end, Elsewhere) else [end]
+    peer = looked[0] if isinstance(looked[0], Interface) else None
+    found.update(peer=peer.name if peer is not None else None, peer_mtu=peer.whole(_MTU) if peer is not None else None)
+    found["peer_is_up"] = bool(peer.flags & _UP) if peer is not None else None
+    return found
+
+
+class Elsewhere(NamedTuple):
+    """An interface of another namespace."""
+
+    path: str
+    inode: int
+    number: int
+
+    def look(self) -> Optional[Interface]:
+        """In that namespace."""
+        with RouteSocket() as routes:
+            return routes.link_at(self.number)
+
+
+def _looked_up(device: str, namespaces: List[Tuple[str, int]]) -> Tuple[Json, Union[Interface, Elsewhere, None]]:
+    with RouteSocket() as routes:
+        link = routes.link(device)
+        found: Json = _root(routes, link) if link is not None else {"kind": None, "classes": 0}
+        index = link.whole(_PEER) if link is not None else None
+        of = link.whole(_PEER_NAMESPACE) if link is not None else None
+        peer: Union[Interface, Elsewhere, None] = None
+        if index and of is None:
+            peer = routes.link_at(index)
+        elif index:
+            where = next(((path, inode) for path, inode in namespaces if routes.number_of(path) == of), None)
+            peer = Elsewhere(where[0], where[1], index) if where is not None else None
+    found["mtu"] = link.whole(_MTU) if link is not None else None
+    found["carrier"] = bool(link.values.get(_CARRIER, b"\0")[0]) if link is not None else None
+    return found, peer
+
+
+def _root(routes: RouteSocket, link: Interface) -> Json:
+    qdiscs = _qdiscs(routes, link)
+    root = next((one for one in qdiscs if one.parent == TC_H_ROOT), None)
+    if root is None or root.kind == _NONE:  # what dropped is gone by now: this one drops nothing
+        return {"kind": None, "classes": 0, "inner": None}
+    classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
+    inner = _dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None
+    return {"kind": root.kind, "classes": classes, "inner": inner or only_one(root, qdiscs)}
+
+
+def _qdiscs(routes: RouteSocket, link: Interface) -> List[Qdisc]:
+    known = (parse(memoryview(body)) for body in routes.dump(_GET_QDISC, _QDISC.pack(0, link.number, 0, 0, 0)))
+    return [one for one in known if one is not None and one.ifindex == link.number and one.parent != TC_H_INGRESS]
+
+
+def _dropping(routes: RouteSocket, link: Interface, before: List[Qdisc]) -> Optional[str]:
+    """Of those inside the root the only one that dropped meanwhile: what contains it counts the same packets."""
+    dropped = {one.key: one.drops for one in before}
+    for _ in range(_READINGS):
+        time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
+        now = _qdiscs(routes, link)
+        moved = [one for one in now if one.parent != TC_H_ROOT and one.drops > dropped.get(one.key, one.drops)]
+        leaves = _leaves(moved)
+        if leaves:
+            return None if len(leaves) > 1 else _named(leaves[0])
+    return None
+
+
+def only_one(root: Qdisc, qdiscs: List[Qdisc]) -> Optional[str]:
+    """The one inside the root that has dropped all that the root ever has: for when it drops nothing any more."""
+    leaves = _leaves([one for one in qdiscs if one.parent != TC_H_ROOT and one.drops])
+    return _named(leaves[0]) if len(leaves) == 1 and leaves[0].drops == root.drops else None
+
+
+def _leaves(qdiscs: List[Qdisc]) -> List[Qdisc]:
+    return [one for one in qdiscs if all(other.parent >> 16 != one.handle >> 16 for other in qdiscs)]
+
+
+def _named(one: Qdisc) -> str:
+    return " ".join((one.kind, *([handle_text(one.handle)] * bool(one.handle))))

@@ -1,0 +1,90 @@
+"""Question `route`: how this namespace would forward a packet, and which settings of its device decide.
+
+Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`. `is_own`: whether the target is an
+address here. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing
+that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes;
+`out_route_mtu`: the route has a bound of its own. `back_device` and the like: the way to its source. What is not known
+is null.
+"""
+
+import errno
+import socket
+from typing import Any, Optional, Set
+
+from netconsole_collector.questions.known import Json, text
+from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket, family_of
+from netconsole_collector.questions.within import sysctl, within
+
+_IFLA_MTU = 4
+
+
+def answer(arguments: Json) -> Any:
+    """Of a packet from ``source`` to ``target`` that came in by ``device``."""
+    device, target, source = (text(arguments, name) for name in ("device", "target", "source"))
+    return within(arguments, lambda: _looked_up(device, target, source))
+
+
+def _looked_up(device: str, target: str, source: str) -> Json:
+    family = family_of(target)
+    name = "ipv4" if family == socket.AF_INET else "ipv6"
+    with RouteSocket() as routes:
+        link = routes.link(device)
+        found = _settings(name, device) if link is not None else {}
+        errors = _errors(routes, target, source, link)
+        refusing = routes.refusing_route(target, errors)
+        found.update(zip(("refusal", "prefix", "table"), refusing or (None, None, None)))
+        rule = routes.refusing_rule(family, errors) if refusing is None else None
+        found.update(zip(("rule_refusal", "rule"), rule or (None, None)))
+        own = routes.own_addresses(family)
+        found["is_own"] = target in own
+        found.update(_way(routes, "out_", target, source, link))
+        found.update(_way(routes, "back_", source, target, None))
+    return found
+
+
+def _errors(routes: RouteSocket, target: str, source: str, link: Optional[Interface]) -> Set[int]:
+    """What the kernel says of its way, as of a packet that came in, and of one of this host's own."""
+    found = set()
+    for origin, device in ((source, link.number if link is not None else 0), ("", 0)):
+        try:
+            routes.route(target, origin, device)
+        except OSError as error:
+            # What comes in is told the same where forwarding is off.
+            if error.errno and (not device or error.errno != errno.EHOSTUNREACH):
+                found.add(error.errno)
+    return found
+
+
+def _settings(family: str, device: str) -> Json:
+    if "/" in device:
+        return {}
+    where = "{}/conf/{{}}/{{}}".format(family)
+    one = {key: sysctl(where.format(device, key)) for key in ("forwarding", "rp_filter", "route_localnet", "accept_ra")}
+    all_of = {key: sysctl(where.format("all", key)) for key in ("forwarding", "rp_filter", "route_localnet")}
+    return {
+        "forwarding": one["forwarding"],
+        "forwarding_all": sysctl("ipv4/ip_forward") if family == "ipv4" else all_of["forwarding"],
+        "rp_filter": _larger(one["rp_filter"], all_of["rp_filter"]),
+        "route_localnet": _larger(one["route_localnet"], all_of["route_localnet"]),
+        "accept_ra": one["accept_ra"],
+    }
+
+
+def _larger(*values: Optional[int]) -> Optional[int]:
+    """Of a setting that holds where it is set for the device or for all."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def _way(routes: RouteSocket, of: str, target: str, source: str, link: Optional[Interface]) -> Json:
+    """The device by which a packet would leave, its next hop and how long it may be."""
+    names = [of + name for name in ("device", "gateway", "kind", "mtu", "route_mtu")]
+    try:
+        route = routes.route(target, source, link.number if link is not None else 0)
+    except (OSError, ValueError):
+        try:
+            route = routes.route(target)  # forwarding may be off: which way would it be?
+        except (OSError, ValueError):
+            return dict.fromkeys(names)
+    out = routes.link_at(route.device)
+    mtu = route.mtu or (out.whole(_IFLA_MTU) if out is not None else None)
+    return dict(zip(names, (out.name if out is not None else None, route.gateway, route.kind, mtu, route.mtu)))

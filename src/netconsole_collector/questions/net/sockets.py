@@ -1,0 +1,148 @@
+"""Question `sockets`: who is at a port, or which listener of a namespace does not accept.
+
+`process`, `port`, `address`, `peer`, `waiting`, `limit`: of the socket; null where there is none. `others`: how many
+more there are. What waits is bytes, or of a listener connections. `is_time_wait`: the last connection of these ends is
+in TIME-WAIT. `has_refused`: connections with an older time stamp were refused there, in this namespace; what else comes
+for a connection that has ended is thrown away by every host.
+"""
+
+import socket
+import struct
+from typing import Any, Iterator, List, NamedTuple, Tuple
+
+from netconsole_collector.primitives import files
+from netconsole_collector.primitives.files import owners
+from netconsole_collector.primitives.netlink import Netlink, attributes
+from netconsole_collector.questions.known import BadQuestion, Json, text
+from netconsole_collector.questions.within import within
+from netconsole_collector.sources.net.netlink_messages import (
+    NETLINK_SOCK_DIAG,
+    SOCK_DIAG_BY_FAMILY,
+    TCP_CLOSE,
+    TCP_LISTEN,
+)
+
+_REQUEST = struct.Struct("=BBBxI48x")
+# family, state, ports, addresses, receive and send queue, inode of struct inet_diag_msg
+_SOCKET = struct.Struct("=BBxx2s2s16s16s4x8x4xII4xI")
+_IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
+MAX_SOCKETS = 20000
+_TIME_WAIT = socket.IPPROTO_TCP, 1 << 6
+_PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
+
+
+_ANY = ("0.0.0.0", "::")  # noqa: S104
+
+
+class WaitingSocket(NamedTuple):
+    """A socket: ``waiting`` is bytes that nobody has read, or of a listener connections that nobody has accepted."""
+
+    state: int
+    address: str
+    port: int
+    peer: str
+    waiting: int
+    limit: int
+    inode: int
+    is_ipv6_only: bool = False
+
+
+def answer(arguments: Json) -> Any:
+    """``wanted``: "port" (who is at ``port`` of ``protocol``) or "listener" (at which most wait; and of the connection
+    of ``peer`` and ``peer_port`` with ``port``).
+
+    `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
+    somebody is there at any address, and of this family alone.
+    """
+    wanted = text(arguments, "wanted")
+    if wanted == "port":
+        protocol, port = text(arguments, "protocol"), arguments.get("port")
+        if protocol not in _PROTOCOLS or not isinstance(port, int):
+            raise BadQuestion("protocol and port: expected UDP or TCP, and a whole number")
+        target = str(arguments.get("target", ""))
+        states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
+        found = within(arguments, lambda: _at(_PROTOCOLS[protocol], states, port))
+    elif wanted == "listener":
+        ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
+        found, waits, has_refused = within(arguments, lambda: _listening(ends))
+        found = [one for one in found if one.waiting > one.limit] or found[:1]
+    else:
+        raise BadQuestion("wanted: expected port or listener")
+    document = _document(found)
+    if wanted == "listener":
+        document.update(is_time_wait=waits, has_refused=has_refused)
+    if wanted == "port":
+        kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
+        document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
+        document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
+    return document
+
+
+def refused_in(netstat: bytes) -> bool:
+    """Whether time stamps were refused, by /proc/net/netstat: there is a line of names and one of values each.
+
+    False from 6.14 on, where such a packet has a counter and a drop reason of its own.
+    """
+    lines = [line.split() for line in netstat.decode("ascii", "replace").splitlines()]
+    counters = {name: value for names, values in zip(lines[::2], lines[1::2]) for name, value in zip(names, values)}
+    return "PAWSTimewait" not in counters and counters.get("PAWSEstab", "0") != "0"
+
+
+def _document(found: List[WaitingSocket]) -> Json:
+    if not found:
+        nobody: Json = dict.fromkeys(("process", "port", "address", "peer", "waiting", "limit"))
+        return {**nobody, "others": 0}
+    first = found[0]
+    process = owners(b"/proc", {first.inode}).get(first.inode)
+    return {
+        "process": process,
+        "port": first.port,
+        "address": first.address,
+        "peer": first.peer or None,
+        "waiting": first.waiting,
+        "limit": first.limit if first.state == TCP_LISTEN else None,
+        "others": len(found) - 1,
+    }
+
+
+def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
+    """Those that take packets of anybody first."""
+    return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
+
+
+def _listening(ends: Tuple[Any, str]) -> Tuple[List[WaitingSocket], bool, bool]:
+    """The fullest listeners; whether the connection of these ends is in TIME-WAIT; whether such were refused."""
+    is_waiting = any((one.port, one.peer) == ends for one in _sockets(*_TIME_WAIT))
+    return _fullest(), is_waiting, refused_in(files.read(b"/proc/thread-self/net/netstat", 65536))
+
+
+def _fullest() -> List[WaitingSocket]:
+    """The listeners of TCP: the fullest first, at most a few."""
+    return sorted(_sockets(socket.IPPROTO_TCP, 1 << TCP_LISTEN), key=lambda one: -one.waiting)[:8]
+
+
+def _sockets(protocol: int, states: int) -> Iterator[WaitingSocket]:
+    netlink = Netlink(NETLINK_SOCK_DIAG)
+    try:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            request = _REQUEST.pack(family, protocol, 0, states)
+            for count, body in enumerate(netlink.dump(SOCK_DIAG_BY_FAMILY, request)):
+                if count >= MAX_SOCKETS:
+                    return
+                yield _found(bytes(body))
+    finally:
+        netlink.close()
+
+
+def _found(body: bytes) -> WaitingSocket:
+    of, state, port, peer_port, address, peer, waiting, limit, inode = _SOCKET.unpack_from(body)
+    size = 4 if of == socket.AF_INET else 16
+    to = int.from_bytes(peer_port, "big")
+    other = "{}:{}".format(_text(of, peer[:size]), to) if to else ""
+    is_ipv6_only = any(dict(attributes(body, _SOCKET.size)).get(_IPV6_ONLY, b""))
+    number = int.from_bytes(port, "big")
+    return WaitingSocket(state, _text(of, address[:size]), number, other, waiting, limit, inode, is_ipv6_only)
+
+
+def _text(family: int, address: bytes) -> str:
+    return socket.inet_ntop(family, address)

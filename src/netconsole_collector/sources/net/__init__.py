@@ -1,0 +1,1 @@
+"""What the kernel counts of the network by itself: links, queues, protocols, sockets, and the drivers of NICs."""
