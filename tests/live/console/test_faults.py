@@ -41,7 +41,7 @@ PROBES = (
     "protocol_counters",
 )
 SECOND_NS = 1_000_000_000
-AT_ONCE = 10 if IS_EMULATED else 24
+AT_ONCE = 6 if IS_EMULATED else 24
 """24 make about 60 namespaces: of more the counters are read late, and of more than 128 not at all. An emulated machine
 falls behind with the traffic of more than a few."""
 HANDS = 4
@@ -237,8 +237,9 @@ def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
     # An emulated machine is itself seconds late.
     assert expect.get("small") or IS_EMULATED or watch.first_ns[one.number] - one.since_ns <= 3 * SECOND_NS
     if (total := expect.get("total", fault.traffic["count"])) != 0:
-        # Programs of ours that an emulated machine interrupts miss packets on new kernels, and that is said.
-        assert (one.total, one.at_least) == (total, False) or (IS_EMULATED and one.at_least and one.total < total)
+        # Programs of ours that an emulated machine interrupts miss packets on new kernels, and that is said. Of whose
+        # rows they were nobody knows: a count beside it is `≥` too, though none of its own was missed.
+        assert (one.total, one.at_least) == (total, False) or (IS_EMULATED and one.at_least and one.total <= total)
     if "share" in expect and not (IS_EMULATED and one.share_pct is None):  # there all of it may fall into one interval
         assert one.share_pct == pytest.approx(expect["share"], rel=0.2)
     assert re.search(expect.get("shows", ""), shown) and not shown.startswith("failed"), shown
