@@ -151,8 +151,9 @@ class Incidents:
 
     def look_into(self, session: object) -> None:
         """Have the host asked about incidents whose cause has an open question. A replay has no host."""
-        if isinstance(session, Answerable):
-            session.ask_why([one.question for one in self._open if one.question is not None])
+        questions = [one.question for one in self._open if one.question is not None]
+        if questions and isinstance(session, Answerable):
+            session.ask_why(questions)
 
     def saved(self) -> list[SavedIncident]:
         """The newest of the log, and what may become an incident: what a replay needs to go on from here."""

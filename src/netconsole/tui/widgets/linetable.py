@@ -150,8 +150,6 @@ class LineTable(Painted, can_focus=True):
         self._histories: dict[tuple[Hashable, str], Sequence[float | None]] = {}
         self._in_sight: list[Hashable] = []
         self._now_s = 0.0
-        self._height = 0
-        """That it had last: a table of a pane that comes to the front has none before it is laid out."""
 
     # ---- contents
 
@@ -267,7 +265,6 @@ class LineTable(Painted, can_focus=True):
     # ---- events
 
     def on_resize(self) -> None:
-        self._height = self.size.height or self._height
         self._drawn.clear()
         self._settle()
 
@@ -358,7 +355,7 @@ class LineTable(Painted, can_focus=True):
         return _TITLE_LINES + (1 if self.heads else 0)
 
     def _body_lines(self) -> int:
-        return max(0, (self.size.height or self._height) - self._body_top())
+        return max(0, self.size.height - self._body_top())
 
     def _settle(self, fresh: bool = False) -> None:
         """Scrolls so that the cursor is visible, and refreshes the cells that changed."""

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeAlias
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -31,6 +31,11 @@ class Painted(Widget):
         super().__init__(name=name, id=id, classes=classes)
         self._drawn: dict[int, Line] = {}
         self._highlighted_drawn: int | None = None
+
+    @property
+    def size(self) -> Size:
+        """What it had last, also while it is hidden. Textual's own looks for it on the screen, for each line anew."""
+        return self.outer_size
 
     def line(self, y: int) -> Line:
         """The pieces of line ``y``. The rest of the line is blank."""

@@ -77,7 +77,11 @@ class Shown:
 
     def line(self, columns: Sequence[TableColumn], ranks: str = "") -> TableRow:
         """The row of a table on the screen. ``ranks``: the count that is held against the baseline; else the p99."""
-        return TableRow(self.subject, lambda: cells(columns, self) | self.baseline(ranks))
+        return TableRow(self.subject, lambda: self.cells(columns, ranks))
+
+    def cells(self, columns: Sequence[TableColumn], ranks: str = "") -> dict[str, Cell]:
+        """Those of the columns, and of the baseline."""
+        return cells(columns, self) | self.baseline(ranks)
 
     def baseline(self, ranks: str = "") -> dict[str, Cell]:
         """Its figure held against the baseline, while there is one."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
+from typing import Literal, cast
 
 from netconsole.base import figure
 from netconsole.base.timestamps import clock
@@ -36,7 +37,7 @@ from netconsole.tui.panes.common.columns import (
     total,
     trend,
 )
-from netconsole.tui.scene.scene import Scene
+from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import LEVEL_TONES
@@ -175,12 +176,22 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
     if brief:
         since_ns = (scene.state.sources[state.source].closed_wall_ns or 0) - QUIET_AFTER_NS
         rows = [one for one in rows if one[1].moving or one[1].last_active_ns >= since_ns or not one[1].counts]
-    table_is = (probe, "table", name)
+    table_is: tuple[str, Literal["table"], str] = (probe, "table", name)
     marks = {row[3]: known.level for row, known in scene.verdicts.items() if row[:3] == table_is}
     ranked = sorted(rows, key=lambda one: _worth(one[0], one[1], spec.sort, marks))
     hidden = [_label_column(spec.label(label)) for label in spec.labels if label not in (spec.columns or spec.labels)]
     columns = [*_table_columns(spec), *hidden]  # which are searched, too
-    return [Shown(scene, probe, name, row, key=key).line(columns, spec.sort) for key, row in ranked[:MAX_ROWS]]
+    return [
+        TableRow(Subject(*table_is, key), partial(_cells, scene, probe, name, key, row, columns, spec.sort))
+        for key, row in ranked[:MAX_ROWS]
+    ]
+
+
+def _cells(
+    scene: Scene, probe: str, name: str, key: RowKey, row: RowState, columns: Sequence[TableColumn], ranks: str
+) -> dict[str, Cell]:
+    """Of one row: few of thousands are looked at, and for the others nothing is made."""
+    return Shown(scene, probe, name, row, key=key).cells(columns, ranks)
 
 
 def row_class(at: Shown) -> Cell:
