@@ -156,7 +156,8 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
 /* The hook at which a firewall dropped (HOOKS of netconsole_collector/names/labels.py). The kernel does not say it, but what it has
  * done to the packet until then does: a packet that came in has its device's index (skb_iif), one that was routed has a route, and one that
  * goes out has the device that it goes out by. Not told apart: ingress and prerouting, and on lo, which keeps the route, those and input. */
-enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK, HOOK_TO_HOST, HOOK_TO_MANY };
+enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK, HOOK_TO_HOST, HOOK_TO_MANY,
+       HOOK_SOURCE_ROUTE };
 #define ROUTE_IS_LOCAL 0xb0000000   /* RTCF_LOCAL, RTCF_MULTICAST, RTCF_BROADCAST */
 #define ROUTE6_IS_LOCAL 0x80100000  /* RTF_LOCAL, RTF_ANYCAST */
 #define DEVICE_IS_LOOPBACK 8        /* IFF_LOOPBACK */
@@ -184,9 +185,34 @@ static inline u32 hook_of(struct sk_buff *skb, struct nc_place *place, struct nc
     return is_local ? HOOK_INPUT : HOOK_FORWARD;
 }
 
-/* To whom the frame was sent, of a packet that IP turned away. HOOK_TO_MANY: by broadcast or multicast, so that nobody misses it: in a
- * network of several subnets each host gets the broadcasts of all. HOOK_TO_HOST: to this host alone, it has no route yet, and the kernel
- * gives no reason: from an address that cannot be its sender, or to one that cannot be its target (before 6.14). */
+/* Whether the sender of an IPv4 packet prescribes its way (RFC 791): by its first option, or the one behind a padding. */
+#define OPTION_PADDING 1
+#define OPTION_LOOSE_ROUTE 131
+#define OPTION_STRICT_ROUTE 137
+static inline int has_source_route(struct sk_buff *skb)
+{
+    u8 first[4] = {}, options[4] = {}, option;
+    u16 network = NC_GET(skb, network_header);
+
+    if (nc_load_4(first, skb, network) || (first[0] & 15) <= 5 || nc_load_4(options, skb, network + 20))
+        return 0;
+    option = options[0] == OPTION_PADDING ? options[1] : options[0];
+    return option == OPTION_LOOSE_ROUTE || option == OPTION_STRICT_ROUTE;
+}
+
+static inline int is_ipv6_off(u32 reason)
+{
+#ifdef HAVE_SKB_DROP_REASON_IPV6DISABLED
+    return reason == SKB_DROP_REASON_IPV6DISABLED;
+#else
+    return 0;
+#endif
+}
+
+/* To whom the frame was sent, of a packet that IP turned away, or IPv6 because it is off. HOOK_TO_MANY: by broadcast or multicast, so that
+ * nobody misses it: in a network of several subnets each host gets the broadcasts of all. HOOK_TO_HOST: to this host alone. Of IPv4 it has
+ * no route yet, and the kernel gives no reason: from an address that cannot be its sender, or to one that cannot be its target (before
+ * 6.14). HOOK_SOURCE_ROUTE: it has a route, and options that the kernel refuses without a reason (ip_rcv_options). */
 #define PACKET_TYPE 7   /* the lowest bits of a byte that has no other name */
 enum { FRAME_TO_HOST, FRAME_TO_ALL, FRAME_TO_GROUP };   /* PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST */
 static inline u32 sent_to(struct sk_buff *skb, u32 reason)
@@ -199,9 +225,14 @@ static inline u32 sent_to(struct sk_buff *skb, u32 reason)
     if (type == FRAME_TO_ALL || type == FRAME_TO_GROUP)
         return HOOK_TO_MANY;
 #ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
-    if (reason == SKB_DROP_REASON_NOT_SPECIFIED && type == FRAME_TO_HOST && !NC_GET(skb, _skb_refdst))
-        return HOOK_TO_HOST;
+    if (reason == SKB_DROP_REASON_NOT_SPECIFIED && type == FRAME_TO_HOST) {
+        if (!NC_GET(skb, _skb_refdst))
+            return HOOK_TO_HOST;
+        return has_source_route(skb) ? HOOK_SOURCE_ROUTE : HOOK_NONE;
+    }
 #endif
+    if (is_ipv6_off(reason) && type == FRAME_TO_HOST)
+        return HOOK_TO_HOST;
 #endif
     return HOOK_NONE;
 }
@@ -427,7 +458,7 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
     if (key.reason == SKB_DROP_REASON_NETFILTER_DROP && !(flags & NC_F_COUNTERS))
         key.hook = hook_of(skb, &key.place, &flow);
 #endif
-    if (flow.ethertype == ETH_P_IP && !(flags & NC_F_COUNTERS) && is_of_addresses(key.reason))
+    if (!(flags & NC_F_COUNTERS) && (flow.ethertype == ETH_P_IP ? is_of_addresses(key.reason) : is_ipv6_off(key.reason)))
         key.hook = sent_to(skb, key.reason);
 
     nc_count(0);

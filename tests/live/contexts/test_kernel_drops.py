@@ -322,6 +322,9 @@ def test_a_packet_for_this_host_alone_is_told_from_one_for_all(load: Load) -> No
             host.drop(skb, reason)
             is_said = reason == "NOT_SPECIFIED" or (told == "to many" and reason != "NO_SOCKET")
             expected[reason, told if is_said else "none"] += 1
+        host.drop(skb, "IPV6DISABLED")
+        of_frame = {TO_HOST: "to this host", BROADCAST: "to many"} if flow is v6 else {}
+        expected["IPV6DISABLED", of_frame.get(kind, "none")] += 1
     assert host.rows("reason", "hook") == expected
 
 

@@ -183,7 +183,7 @@ def test_nobody_asks_what_cannot_be_answered(verdicts: Verdicts) -> None:
     asked = verdicts.question("nobody-listens", PACKET)
     assert asked is not None and asked.name == "sockets"
     assert asked.arguments == {
-        "netns": "blue", "wanted": "port", "protocol": "UDP", "port": 9, "target": "198.51.100.7",
+        "netns": "blue", "wanted": "port", "protocol": "UDP", "port": 9, "target": "198.51.100.7", "device": "vB",
     }  # fmt: skip
     assert verdicts.question("nobody-listens", {**PACKET, "target_port": None}) is None, "the port is not known yet"
     assert verdicts.question("firewall-drops", {**PACKET, "location": "nf_hook_slow+0x4"}) == (

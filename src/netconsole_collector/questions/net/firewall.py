@@ -20,7 +20,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, 
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json
 from netconsole_collector.questions.net.rule_match import Packet, RuleMatch, is_plain, packet_of
-from netconsole_collector.questions.within import within
+from netconsole_collector.questions.within import sysctl, within
 
 NETLINK_NETFILTER = 12
 _GET_CHAIN, _GET_RULE = 10 << 8 | 4, 10 << 8 | 7  # NFNL_SUBSYS_NFTABLES; NFT_MSG_GETCHAIN, NFT_MSG_GETRULE
@@ -59,19 +59,22 @@ class CountedRule(NamedTuple):
 
 
 def answer(arguments: Json) -> Any:
-    """Of packets of ``protocol`` (IPv4, IPv6) at ``hook``, at ``device`` where that matters.
+    """Of packets of ``protocol`` (IPv4, IPv6) at ``hook``, at ``device`` where that matters; ``none``: at a bridge.
 
     ``transport``, ``source``, ``target``, ``source_port``, ``target_port``: of one of them, as far as they are known.
     """
     hook, protocol, device = (str(arguments.get(name, "")) for name in ("hook", "protocol", "device"))
     wanted = [one for one in HOOKS if one in hook.split()]  # "prerouting or input": the kernel does not tell them apart
-    if not wanted:
-        raise BadQuestion("hook: expected one or more of {}".format(", ".join(HOOKS)))
+    if not wanted and hook not in ("", "none"):
+        raise BadQuestion("hook: expected one or more of {}, or none".format(", ".join(HOOKS)))
     packet = packet_of(arguments)
     return within(arguments, lambda: _looked_up(wanted, _OF_PROTOCOL.get(protocol, (1, 2, 10)), device, packet))
 
 
 def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet: Packet) -> Json:
+    """Without a hook it is a bridge that lost them: rules of IP see them where it shows them to these, by a setting."""
+    if not hooks and any(sysctl("bridge/bridge-nf-call-" + one) for one in ("iptables", "ip6tables")):
+        hooks = list(HOOKS)
     netlink = Netlink(NETLINK_NETFILTER)
     try:
         reached, policies = _reached(netlink, {HOOKS[one] for one in hooks}, families, device, packet)

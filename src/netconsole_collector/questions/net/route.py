@@ -1,10 +1,11 @@
 """Question `route`: how this namespace would forward a packet, and which settings of its device decide.
 
-Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`. `is_own`: whether the target is an
-address here. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing
-that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes;
-`out_route_mtu`: the route has a bound of its own. `back_device` and the like: the way to its source. What is not known
-is null.
+Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`, `disable_ipv6`,
+`disable_ipv6_all`. `is_own`: whether the target is an address here; `is_dad_failed`, `is_tentative`: one that duplicate
+address detection does not let be used. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a
+rule of policy routing that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that
+it takes; `out_route_mtu`: the route has a bound of its own. `back_device` and the like: the way to its source. What is
+not known is null.
 """
 
 import errno
@@ -12,7 +13,7 @@ import socket
 from typing import Any, Optional, Set
 
 from netconsole_collector.questions.known import Json, text
-from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket, family_of
+from netconsole_collector.questions.net.rtnetlink import DAD_FAILED, TENTATIVE, Interface, RouteSocket, family_of
 from netconsole_collector.questions.within import sysctl, within
 
 _IFLA_MTU = 4
@@ -35,8 +36,9 @@ def _looked_up(device: str, target: str, source: str) -> Json:
         found.update(zip(("refusal", "prefix", "table"), refusing or (None, None, None)))
         rule = routes.refusing_rule(family, errors) if refusing is None else None
         found.update(zip(("rule_refusal", "rule"), rule or (None, None)))
-        own = routes.own_addresses(family)
-        found["is_own"] = target in own
+        found["is_own"] = target in routes.own_addresses(family)
+        flags = routes.unproven(family).get(target, 0) if family == socket.AF_INET6 else 0
+        found.update(is_dad_failed=bool(flags & DAD_FAILED), is_tentative=flags & (DAD_FAILED | TENTATIVE) == TENTATIVE)
         found.update(_way(routes, "out_", target, source, link))
         found.update(_way(routes, "back_", source, target, None))
     return found
@@ -67,6 +69,8 @@ def _settings(family: str, device: str) -> Json:
         "rp_filter": _larger(one["rp_filter"], all_of["rp_filter"]),
         "route_localnet": _larger(one["route_localnet"], all_of["route_localnet"]),
         "accept_ra": one["accept_ra"],
+        "disable_ipv6": sysctl("ipv6/conf/{}/disable_ipv6".format(device)),
+        "disable_ipv6_all": sysctl("ipv6/conf/all/disable_ipv6"),
     }
 
 

@@ -48,6 +48,8 @@ ROUTE_TYPES = {
 }
 REFUSING = {"blackhole": errno.EINVAL, "unreachable": errno.EHOSTUNREACH, "prohibit": errno.EACCES}
 """What a lookup says that ends at such a route (net/ipv4/fib_semantics.c)."""
+DAD_FAILED, TENTATIVE = 0x08, 0x40
+"""Flags of an address (IFA_F_*): another host has it; that is still looked for."""
 _RULE_ACTIONS = {6: "blackhole", 7: "unreachable", 8: "prohibit"}
 _RULE_PRIORITY = 6
 _RULE_ERRORS = {**REFUSING, "unreachable": errno.ENETUNREACH}
@@ -181,6 +183,16 @@ class RouteSocket:
             address = values.get(2, values.get(1))  # IFA_LOCAL, IFA_ADDRESS
             if of == family and address is not None:
                 found[socket.inet_ntop(family, address)] = index
+        return found
+
+    def unproven(self, family: int) -> Dict[str, int]:
+        """Addresses that duplicate address detection does not let be used, with IFA_F_* flags. Raises OSError."""
+        found = {}
+        for body in self.dump(_GET_ADDRESS, _ADDRESS.pack(family, 0, 0, 0, 0)):
+            of, _, flags, _, _ = _ADDRESS.unpack_from(body)
+            address = dict(attributes(body, _ADDRESS.size)).get(1)  # IFA_ADDRESS
+            if of == family and address is not None and flags & (DAD_FAILED | TENTATIVE):
+                found[socket.inet_ntop(family, address)] = flags
         return found
 
     def route(self, target: str, source: str = "", from_device: int = 0) -> Route:

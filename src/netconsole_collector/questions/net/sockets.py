@@ -8,7 +8,7 @@ for a connection that has ended is thrown away by every host.
 
 import socket
 import struct
-from typing import Any, Iterator, List, NamedTuple, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import owners
@@ -23,8 +23,8 @@ from netconsole_collector.sources.net.netlink_messages import (
 )
 
 _REQUEST = struct.Struct("=BBBxI48x")
-# family, state, ports, addresses, receive and send queue, inode of struct inet_diag_msg
-_SOCKET = struct.Struct("=BBxx2s2s16s16s4x8x4xII4xI")
+# family, state, ports, addresses, interface, receive and send queue, inode of struct inet_diag_msg
+_SOCKET = struct.Struct("=BBxx2s2s16s16sI8x4xII4xI")
 _IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
 MAX_SOCKETS = 20000
 _TIME_WAIT = socket.IPPROTO_TCP, 1 << 6
@@ -35,7 +35,10 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104
 
 
 class WaitingSocket(NamedTuple):
-    """A socket: ``waiting`` is bytes that nobody has read, or of a listener connections that nobody has accepted."""
+    """A socket: ``waiting`` is bytes that nobody has read, or of a listener connections that nobody has accepted.
+
+    ``ifindex``: the device that it is bound to; 0 for none.
+    """
 
     state: int
     address: str
@@ -45,6 +48,7 @@ class WaitingSocket(NamedTuple):
     limit: int
     inode: int
     is_ipv6_only: bool = False
+    ifindex: int = 0
 
 
 def answer(arguments: Json) -> Any:
@@ -52,7 +56,8 @@ def answer(arguments: Json) -> Any:
     of ``peer`` and ``peer_port`` with ``port``).
 
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
-    somebody is there at any address, and of this family alone.
+    somebody is there at any address, and of this family alone. `bound_device`: the device to which the first one is
+    bound. `is_bound_elsewhere`: all are bound to devices other than ``device``.
     """
     wanted = text(arguments, "wanted")
     if wanted == "port":
@@ -61,7 +66,7 @@ def answer(arguments: Json) -> Any:
             raise BadQuestion("protocol and port: expected UDP or TCP, and a whole number")
         target = str(arguments.get("target", ""))
         states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
-        found = within(arguments, lambda: _at(_PROTOCOLS[protocol], states, port))
+        found, bound = within(arguments, lambda: _with_devices(_at(_PROTOCOLS[protocol], states, port)))
     elif wanted == "listener":
         ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
         found, waits, has_refused = within(arguments, lambda: _listening(ends))
@@ -74,6 +79,8 @@ def answer(arguments: Json) -> Any:
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
+        document["bound_device"] = bound[0] if bound else None
+        document["is_bound_elsewhere"] = bool(bound) and not {None, arguments.get("device")}.intersection(bound)
         document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
     return document
 
@@ -110,6 +117,19 @@ def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
     return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
 
 
+def _with_devices(found: List[WaitingSocket]) -> Tuple[List[WaitingSocket], List[Optional[str]]]:
+    """With the names of the devices to which they are bound; None of one that takes what comes in by any."""
+    return found, [_device(one.ifindex) if one.ifindex else None for one in found]
+
+
+def _device(ifindex: int) -> str:
+    """A socket may outlive its device."""
+    try:
+        return socket.if_indextoname(ifindex)
+    except OSError:
+        return "a device that is gone"
+
+
 def _listening(ends: Tuple[Any, str]) -> Tuple[List[WaitingSocket], bool, bool]:
     """The fullest listeners; whether the connection of these ends is in TIME-WAIT; whether such were refused."""
     is_waiting = any((one.port, one.peer) == ends for one in _sockets(*_TIME_WAIT))
@@ -135,13 +155,14 @@ def _sockets(protocol: int, states: int) -> Iterator[WaitingSocket]:
 
 
 def _found(body: bytes) -> WaitingSocket:
-    of, state, port, peer_port, address, peer, waiting, limit, inode = _SOCKET.unpack_from(body)
+    of, state, port, peer_port, address, peer, ifindex, waiting, limit, inode = _SOCKET.unpack_from(body)
     size = 4 if of == socket.AF_INET else 16
     to = int.from_bytes(peer_port, "big")
     other = "{}:{}".format(_text(of, peer[:size]), to) if to else ""
     is_ipv6_only = any(dict(attributes(body, _SOCKET.size)).get(_IPV6_ONLY, b""))
     number = int.from_bytes(port, "big")
-    return WaitingSocket(state, _text(of, address[:size]), number, other, waiting, limit, inode, is_ipv6_only)
+    here = _text(of, address[:size])
+    return WaitingSocket(state, here, number, other, waiting, limit, inode, is_ipv6_only, ifindex)
 
 
 def _text(family: int, address: bytes) -> str:
