@@ -48,6 +48,7 @@ if [ "$purpose" = test ]; then
     need fish fish command -v fish
     need tcsh tcsh command -v tcsh
     need nftables nftables command -v nft
+    need iptables iptables-legacy command -v iptables-legacy
     need dwarves dwarves command -v pahole
     need bpftool bpftool command -v bpftool
     need chromium chromium command -v chromium
