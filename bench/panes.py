@@ -1,7 +1,8 @@
 """Measures what it costs to read the console: its CPU while all panes are gone through, one a second.
 
 A made-up host of 50 VMs with four queues each, links, sockets and drops. It rests on the overview; then all panes are
-opened, then gone through again. ``--against DIR`` does the same in another checkout, in pairs.
+opened, then gone through again. ``--against DIR`` does the same in another checkout, in pairs. Most of the CPU reads
+what the collector sends, whatever is on the screen; that of the thread that draws is said by itself.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def crowd(cycle: int = CYCLE) -> Scenario:
     return whole.do("repeat", times=0, lines=again.lines)
 
 
-def spent_pct(checkout: Path, home: Path, size: tuple[int, int], rounds: int) -> tuple[float, float, float]:
-    """CPU of the console in % of a core: at rest, in the first round through the panes, and in those after it."""
+def spent_pct(checkout: Path, home: Path, size: tuple[int, int], rounds: int) -> list[float]:
+    """CPU in % of a core: at rest, in the first round through the panes, in those after it; all threads, then one."""
     scenario, environment = home / f"{checkout.name}.jsonl", {**_environment(home), "PYTHONPATH": str(checkout / "src")}
     subprocess.run([sys.executable, str(checkout / "bench" / "panes.py"), "--make", str(scenario)], check=True)
     play = checkout / "tests" / "support" / "tui" / "run_console.py"
@@ -57,17 +58,23 @@ def spent_pct(checkout: Path, home: Path, size: tuple[int, int], rounds: int) ->
         process.until_text("tun_net_xmit")
         read_for(process, SETTLE_S)
         rest = _spent_in(process, len(KEYS), "")
-        return rest, _spent_in(process, len(KEYS), KEYS), _spent_in(process, rounds * len(KEYS), KEYS)
+        parts = [rest, _spent_in(process, len(KEYS), KEYS), _spent_in(process, rounds * len(KEYS), KEYS)]
+        return [whole for whole, _ in parts] + [drawing for _, drawing in parts]
 
 
-def _spent_in(process: TerminalProcess, seconds: int, keys: str) -> float:
-    """Its CPU while a key is pressed every second."""
-    before, began_s = _cpu((process.pid,)), time.monotonic()
+def _spent_in(process: TerminalProcess, seconds: int, keys: str) -> tuple[float, float]:
+    """Its CPU while a key is pressed every second: of all threads, and of the one that draws."""
+    before, drew, began_s = _cpu((process.pid,)), _drawing_s(process.pid), time.monotonic()
     for second in range(seconds):
         if keys:
             process.press(keys[(second + 1) % len(keys)])
         read_for(process, began_s + second + 1 - time.monotonic())
-    return 100 * (_cpu((process.pid,)) - before) / seconds
+    return 100 * (_cpu((process.pid,)) - before) / seconds, 100 * (_drawing_s(process.pid) - drew) / seconds
+
+
+def _drawing_s(pid: int) -> float:
+    """CPU seconds of the first thread, which draws."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def main() -> None:
@@ -83,15 +90,16 @@ def main() -> None:
         return
     columns, _, lines = options.size.partition("x")
     checkouts = [CHECKOUT, *([options.against.resolve()] if options.against else [])]
-    found: dict[Path, list[tuple[float, float, float]]] = {checkout: [] for checkout in checkouts}
+    found: dict[Path, list[list[float]]] = {checkout: [] for checkout in checkouts}
     with tempfile.TemporaryDirectory() as directory:
         for _ in range(options.pairs):
             for checkout in checkouts:
                 found[checkout].append(spent_pct(checkout, Path(directory), (int(columns), int(lines)), options.rounds))
     print(f"{options.size}, % of a core: at rest; more while panes are opened; more in {options.rounds} rounds after")
     for checkout, runs in found.items():
-        rest, opened, after = (statistics.median(column) for column in zip(*runs, strict=True))
-        print(f"  {checkout}: {rest:.2f}, {opened - rest:.2f}, {after - rest:.2f}")
+        medians = [statistics.median(column) for column in zip(*runs, strict=True)]
+        for what, (rest, opened, after) in (("all threads", medians[:3]), ("drawing", medians[3:])):
+            print(f"  {checkout}, {what}: {rest:.2f}, {opened - rest:.2f}, {after - rest:.2f}")
 
 
 if __name__ == "__main__":
