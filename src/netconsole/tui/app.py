@@ -201,8 +201,9 @@ class ConsoleApp(TerminalApp):
         promise = self._empty_pane.promise()
         with self.scene() as scene:
             self._stated_s = stated_age_s(scene)
-            if screen is self.main:
+            if screen is self.main or (isinstance(screen, OverScreen) and screen.keeps_scope):
                 scene = live_scope.narrowed(scene, self.main.scope)
+            if screen is self.main:
                 self.main.draw(scene, self.pause, self.session.kind, time.monotonic(), promise)
             elif isinstance(screen, Over):
                 screen.draw(scene)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole.findings.incident import Incident
+from tests.support.fake_collector import Scenario
 from tests.support.tui.running import Running, running
 from tests.tui.screens.test_glance import crowded
 
@@ -51,6 +52,26 @@ async def test_what_is_of_the_whole_host_stays_and_other_devices_go() -> None:
         assert any(isinstance(incident, Incident) and "vnet3" in incident.sentence for incident in logged), (
             "all is kept"
         )
+
+
+async def test_samples_of_other_devices_go_and_come_back() -> None:
+    async with running() as one:
+        for device in ("vnet3", "eth1"):
+            one.session.play(Scenario().frame("event", "kernel_drops", name="drop", fields={"device": device}).end())
+        before = await one.press("8")
+        assert "  eth1" in before and "  vnet3" in before
+        await find(one, "device eth1")
+        inside = await one.press("8")
+        assert "  eth1" in inside and "  vnet3" not in inside
+        assert "  vnet3" in await one.press("escape")
+
+
+async def test_at_a_glance_one_vm_alone_has_its_cells() -> None:
+    async with crowded((80, 24), 40) as one:
+        await find(one, "vm 008")
+        text = await one.press("a")
+        assert "vm vm-008 at a glance" in text and "Queues of VMs · 4" in text
+        assert "vm-008 vnet8 queue 0: " in text and "stuck" not in text
 
 
 async def test_the_names_of_scopes_are_found_after_their_word_alone() -> None:

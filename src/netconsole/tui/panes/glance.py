@@ -48,13 +48,16 @@ class GlancePlace(NamedTuple):
 
 
 def places(scene: Scene) -> list[tuple[str, list[GlancePlace]]]:
-    """The places by what they are, those of one group side by side, in the order of their names."""
+    """The places in the scope by what they are, those of one group side by side, in the order of their names."""
     found = [
         ("Queues of VMs", list(_queues(scene))),
         ("Ports of Open vSwitch", list(_ports(scene))),
         *((title, list(_rows(scene, probe, table, label))) for probe, table, label, title in _TABLES),
     ]
-    return [(title, sorted(some, key=_order)) for title, some in found if some]
+    inside = [
+        (title, [one for one in some if scene.has(one.subject.probe, dict(one.subject.key))]) for title, some in found
+    ]
+    return [(title, sorted(some, key=_order)) for title, some in inside if some]
 
 
 def grid(found: Sequence[tuple[str, Sequence[GlancePlace]]], width: int) -> Iterator[GridLine]:

@@ -44,13 +44,16 @@ class LiveScope:
         subject = key if isinstance(key, Subject) else getattr(key, "subject", None)
         if not isinstance(subject, Subject):
             return True
-        labels = dict(subject.key)
-        return any(scope.has(subject.probe, labels) for scope in self._scopes)
+        return self.has_labels(subject.probe, dict(subject.key))
+
+    def has_labels(self, probe: str, labels: Mapping[str, object]) -> bool:
+        """The same of a row or sample of a probe with these labels."""
+        return any(scope.has(probe, labels) for scope in self._scopes)
 
     def has_incident(self, one: Incident) -> bool:
         """Whether any of its proofs is."""
         proofs = [proof for proof in one.evidence if proof.kind != "collector"]
-        return not proofs or any(scope.has(proof.probe, dict(proof.key)) for proof in proofs for scope in self._scopes)
+        return not proofs or any(self.has_labels(proof.probe, dict(proof.key)) for proof in proofs)
 
 
 def of_device(scene: Scene, name: str) -> LiveScope:
@@ -71,9 +74,9 @@ def of_vms(scene: Scene) -> list[LiveScope]:
 
 
 def narrowed(scene: Scene, scope: LiveScope | None) -> Scene:
-    """The scene with what stands out in the scope alone."""
+    """The scene with what stands out and was sampled in the scope alone."""
     if scope is None:
         return scene
     findings = [one for one in scene.findings if scope.has_incident(one)]
     log = [one for one in scene.log if scope.has_incident(one)]
-    return replace(scene, findings=findings, log=log, only=scope.words)
+    return replace(scene, findings=findings, log=log, only=scope.words, has=scope.has_labels)

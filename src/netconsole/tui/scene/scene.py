@@ -85,6 +85,9 @@ class Scene:
     only: str = ""
     """The device or VM that is shown alone, in words; empty: all is shown."""
 
+    has: Callable[[str, Mapping[str, object]], bool] = lambda _probe, _labels: True
+    """Whether a row or sample of a probe is of what is shown alone, or of the whole host."""
+
     made: dict[Hashable, object] = field(default_factory=dict)
     """What was made of it already: several parts of a picture need the same."""
 

@@ -17,6 +17,8 @@ from netconsole.tui.widgets.painted import Line, cut
 class GlanceScreen(OverScreen):
     """The arrows go from cell to cell, Enter opens the page of one."""
 
+    keeps_scope = True
+
     def __init__(self, open_row: Callable[[Subject], None]) -> None:
         super().__init__()
         self._open = open_row
@@ -51,7 +53,8 @@ class GlanceScreen(OverScreen):
         width = self.size.width
         found = glance.places(scene)
         self._places = {one.subject: one for _, some in found for one in some}
-        self.query_one("#over-header", Lines).show(cut([(" All at a glance", "strong"), *self._nothing(found)], width))
+        title = f" {scene.only} at a glance" if scene.only else " All at a glance"
+        self.query_one("#over-header", Lines).show(cut([(title, "strong"), *self._nothing(found)], width))
         self.grid.show(list(glance.grid(found, width)), glance.worst(found))
         self.query_one("#legend", Lines).show(cut(glance.legend(found), width))
         self._say_cell()

@@ -30,7 +30,11 @@ def rows(scene: Scene) -> list[TableRow]:
     arrived = []
     for probe in scene.state.probes.values():
         first = probe.events_arrived - len(probe.events)
-        arrived += [(event, probe.name, first + place) for place, event in enumerate(probe.events)]
+        arrived += [
+            (event, probe.name, first + place)
+            for place, event in enumerate(probe.events)
+            if scene.has(probe.name, event.fields)
+        ]
     arrived.sort(key=lambda one: (one[0].happened_ns, one[2]), reverse=True)
     return [_row(event, probe, number) for event, probe, number in arrived[:MAX_ROWS]]
 

@@ -21,6 +21,8 @@ class OverScreen(Screen[None]):
     """A subclass defines :meth:`page`."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("over"))
+    keeps_scope: ClassVar[bool] = False
+    """Whether it shows the device or VM alone that the main screen does. The page of one thing is about that."""
 
     def compose(self) -> ComposeResult:
         yield Lines(id="over-header")
