@@ -259,7 +259,7 @@ def quiet(probe: str, table: str, value: str, labels: Mapping[str, frames.Label]
     ("value", "limit", "cause"),
     [
         ("rx_errors", 1, "link_rates/links/rx_errors"),
-        ("tx_errors", 1, "link_rates/links/tx_errors"),
+        ("tx_errors", 1, "not-sent"),
         ("rx_drops", 1, "device-drops"),
         ("tx_drops", 1, "tap-ring-full"),
         ("qdisc_requeues", 10, "link_rates/links/qdisc_requeues"),

@@ -25,8 +25,11 @@ from netconsole_collector.questions.within import sysctl, within
 NETLINK_NETFILTER = 12
 _GET_CHAIN, _GET_RULE = 10 << 8 | 4, 10 << 8 | 7  # NFNL_SUBSYS_NFTABLES; NFT_MSG_GETCHAIN, NFT_MSG_GETRULE
 _HEAD = struct.Struct("=BBH")
-FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
-_OF_PROTOCOL = {"IPv4": (1, 2), "IPv6": (1, 10)}
+FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+_ARP = "ARP"
+_OF_PROTOCOL = {"IPv4": (1, 2), "IPv6": (1, 10), _ARP: (3,)}
+_REFUSING = ("DROP", "REJECT", "SYNPROXY", "TARPIT", "TPROXY")
+"""Targets of iptables that drop: TPROXY what no socket takes."""
 HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
 _DROP, _JUMP, _GOTO = 0, -3, -4
 _READINGS, _PAUSE_S = 4, 0.25
@@ -67,6 +70,8 @@ def answer(arguments: Json) -> Any:
     wanted = [one for one in HOOKS if one in hook.split()]  # "prerouting or input": the kernel does not tell them apart
     if not wanted and hook not in ("", "none"):
         raise BadQuestion("hook: expected one or more of {}, or none".format(", ".join(HOOKS)))
+    if protocol == _ARP:
+        wanted = list(HOOKS)[:3]  # it has an input, an output and a forward, with numbers of their own
     packet = packet_of(arguments)
     return within(arguments, lambda: _looked_up(wanted, _OF_PROTOCOL.get(protocol, (1, 2, 10)), device, packet))
 
@@ -181,6 +186,8 @@ def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
             if name == "counter":
                 packets = _whole(data.get(2))
             elif name == "reject":
+                drops = True
+            elif name == "target" and _name(data.get(1)) in _REFUSING:
                 drops = True
             elif name == "immediate":
                 verdict = dict(attributes(dict(attributes(data.get(2, b""), 0)).get(2, b""), 0))

@@ -1,7 +1,8 @@
 """Question `programs`: which XDP program is at a device, and which filters of tc.
 
 `xdp`, `xdp_id`: its name and number; null without one. `filters`, `filter`, `action`: how many filters there are in the
-asked direction, what the only one is, and the kind of its first action (gact, police …).
+asked direction, what the only one is, and the kind of its first action (gact, police …). `redirects_to`,
+`is_end_up`: the device to which that one sends what it takes (mirred).
 """
 
 import ctypes
@@ -22,7 +23,9 @@ _PARENTS = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}  # TC_H_MAKE(TC_H_CLSAC
 _KIND, _OPTIONS, _BPF_NAME = 1, 2, 7
 _ACTIONS = {"basic": 3, "bpf": 1, "cgroup": 1, "flow": 8, "flower": 3, "fw": 4, "matchall": 2, "route": 6, "u32": 7}
 """The attribute with the actions, by the kind of the filter (include/uapi/linux/pkt_cls.h)."""
-_ACTION_KIND = 1
+_ACTION_KIND, _ACTION_OPTIONS = 1, 2
+_MIRRED, _TC_MIRRED = 2, struct.Struct("=24xI")  # TCA_MIRRED_PARMS: the index behind tc_gen and eaction
+_UP = 1
 _SYSCALLS = {"x86_64": 321, "aarch64": 280}
 _FD_BY_ID, _INFO_BY_FD = 13, 15
 _INFO_BYTES, _NAME_AT, _NAME_BYTES = 256, 64, 16
@@ -34,6 +37,8 @@ class TcFilter(NamedTuple):
 
     name: str
     action: Optional[str]
+    to_device: Optional[int] = None
+    """To which mirred sends."""
 
 
 def answer(arguments: Json) -> Any:
@@ -48,12 +53,16 @@ def _looked_up(device: str, hook: str) -> Json:
         xdp = dict(attributes(link.values.get(_XDP, b""), 0)) if link is not None else {}
         found = next((known for known in (number(xdp.get(kind)) for kind in _XDP_IDS) if known), None)
         filters = _filters(routes, link.number, _PARENTS.get(hook, 0)) if link is not None else []
+        only = filters[0] if len(filters) == 1 else None
+        end = routes.link_at(only.to_device) if only is not None and only.to_device else None
     return {
         "xdp": name_of(found) if found else None,
         "xdp_id": found,
         "filters": len(filters),
-        "filter": filters[0].name if len(filters) == 1 else None,
-        "action": filters[0].action if len(filters) == 1 else None,
+        "filter": only.name if only is not None else None,
+        "action": only.action if only is not None else None,
+        "redirects_to": end.name if end is not None else None,
+        "is_end_up": bool(end.flags & _UP) if end is not None else None,
     }
 
 
@@ -71,8 +80,11 @@ def _filters(routes: RouteSocket, index: int, parent: int) -> List[TcFilter]:
                 continue  # a table of such filters
             name = _text(options.get(_BPF_NAME)) if kind == "bpf" else ""
             first = next(attributes(options.get(_ACTIONS.get(kind, 0), b""), 0), (0, b""))[1]
-            action = _text(dict(attributes(first, 0)).get(_ACTION_KIND)) or None
-            found.append(TcFilter("{} {}".format(kind, name or "pref {}".format(info >> 16)), action))
+            values = dict(attributes(first, 0))
+            action = _text(values.get(_ACTION_KIND)) or None
+            of_mirred = dict(attributes(values.get(_ACTION_OPTIONS, b""), 0)).get(_MIRRED, b"")
+            end = _TC_MIRRED.unpack_from(of_mirred)[0] if len(of_mirred) >= _TC_MIRRED.size else None
+            found.append(TcFilter("{} {}".format(kind, name or "pref {}".format(info >> 16)), action, end))
     except OSError:
         pass  # the device has no queueing discipline for them
     return found

@@ -1,8 +1,9 @@
 """Question `queue`: which queueing discipline is at a device, and what bounds it.
 
 `kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile, or has
-dropped all that the root has. `carrier`, `mtu`: of the device. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a
-pair, wherever that is.
+dropped all that the root has. `burst`: bytes that a tbf takes at once; `is_too_long`: less than the MTU, and nothing
+waits there. `carrier`, `mtu`, `is_up`: of the device. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a pair,
+wherever that is.
 """
 
 import os
@@ -11,6 +12,7 @@ import time
 from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 from netconsole_collector.primitives.inside import make_inside
+from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket
 from netconsole_collector.questions.within import paths, within
@@ -20,6 +22,9 @@ _GET_QDISC, _GET_CLASS, _QDISC = 38, 42, struct.Struct("=BxxxiIII")
 _READINGS, _PAUSE_S = 4, 0.25
 _MTU, _PEER, _CARRIER, _PEER_NAMESPACE = 4, 5, 33, 37
 _UP = 1
+_OPTIONS, _TBF = 2, 1  # TCA_OPTIONS, TCA_TBF_PARMS
+_TBF_PARAMETERS = struct.Struct("=8xI16xI4x")
+"""Of struct tc_tbf_qopt the rate in bytes/s, and its buffer: the time that filling it takes, in 64 ns."""
 _NONE = "noqueue"
 
 
@@ -60,6 +65,7 @@ def _looked_up(device: str, namespaces: List[Tuple[str, int]]) -> Tuple[Json, Un
         elif index:
             where = next(((path, inode) for path, inode in namespaces if routes.number_of(path) == of), None)
             peer = Elsewhere(where[0], where[1], index) if where is not None else None
+    found["is_up"] = bool(link.flags & _UP) if link is not None else None
     found["mtu"] = link.whole(_MTU) if link is not None else None
     found["carrier"] = bool(link.values.get(_CARRIER, b"\0")[0]) if link is not None else None
     return found, peer
@@ -72,7 +78,21 @@ def _root(routes: RouteSocket, link: Interface) -> Json:
         return {"kind": None, "classes": 0, "inner": None}
     classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
     inner = _dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None
-    return {"kind": root.kind, "classes": classes, "inner": inner or only_one(root, qdiscs)}
+    found: Json = {"kind": root.kind, "classes": classes, "inner": inner or only_one(root, qdiscs)}
+    burst = _burst(routes, link) if root.kind == "tbf" else None
+    is_too_long = burst is not None and burst < (link.whole(_MTU) or 0) and not root.backlog_packets
+    found.update(burst=burst, is_too_long=is_too_long)
+    return found
+
+
+def _burst(routes: RouteSocket, link: Interface) -> Optional[int]:
+    for body in routes.dump(_GET_QDISC, _QDISC.pack(0, link.number, 0, 0, 0)):
+        _, index, _, parent, _ = _QDISC.unpack_from(body)
+        values = dict(attributes(dict(attributes(body, _QDISC.size)).get(_OPTIONS, b""), 0))
+        if (index, parent) == (link.number, TC_H_ROOT) and len(values.get(_TBF, b"")) >= _TBF_PARAMETERS.size:
+            rate, buffer = _TBF_PARAMETERS.unpack_from(values[_TBF])
+            return int(round(rate * buffer * 64 / 1e9))
+    return None
 
 
 def _qdiscs(routes: RouteSocket, link: Interface) -> List[Qdisc]:

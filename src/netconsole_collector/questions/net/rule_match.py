@@ -17,7 +17,7 @@ _META, _NETWORK, _TRANSPORT = -1, 1, 2  # no header; NFT_PAYLOAD_NETWORK_HEADER,
 _NFPROTO, _L4PROTO = 15, 16  # enum nft_meta_keys
 _EQUAL, _DIFFERENT = 0, 1
 _ADDRESSES_AT: Dict[int, Tuple[int, int]] = {socket.AF_INET: (12, 16), socket.AF_INET6: (8, 24)}
-_HARMLESS = ("counter", "immediate", "reject", "log", "notrack")
+_HARMLESS = ("counter", "immediate", "reject", "target", "log", "notrack")
 """Expressions that end no rule: what was counted before them is dropped."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*\Z")
 
