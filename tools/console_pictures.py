@@ -13,17 +13,27 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+from textual.app import App
+
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
+from netconsole.telemetry.request import CommandOutput
+from netconsole.tui import row_keys
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.saved_files import picture
 from tests.support.fake_collector import Scenario
+from tests.support.recorded import Stream, record
 from tests.support.tui.crowd import Crowd
 from tests.support.tui.played import PROFILE, PlayedSession
 from tests.support.tui.running import FACTS, Running, running
+from tests.tui.panes import test_mirror as mirror
 from tests.tui.panes.test_disk import COPY, QEMU, row
 from tests.tui.panes.test_ovs_and_path_pictures import recorded
+from tests.tui.screens.test_commands import COMMAND, Asked
+from tests.tui.screens.test_rack import rack
+from tests.tui.test_replay_app import at, replaying
 from tests.tui.test_rewinding import watching
 
 PICTURES = Path(__file__).parents[1] / "docs/use/screens"
@@ -37,7 +47,9 @@ OF_HOST: Mapping[str, tuple[str, ...]] = {
     "host": ("6",),
     "cost": ("7",),
     "events": ("8",),
-    "finding": ("1", "enter"),
+    "empty": ("3",),
+    "filter": ("4", "slash", *"vnet"),
+    "finding": ("escape", "1", "enter"),
     "chart": ("Z",),
     "help": ("escape", "escape", "question_mark"),
     "find": ("escape", "colon", *"vnet"),
@@ -59,7 +71,12 @@ OF_RECORDING = {"ovs": ("upcalls", ("3",)), "path": ("path", ("9",)), "direction
 
 def write(one: Running, name: str) -> None:
     """One picture."""
-    svg = one.app.export_screenshot(title="netconsole", simplify=True)
+    save(one.app, name)
+
+
+def save(app: App[None], name: str) -> None:
+    """What an application shows."""
+    svg = app.export_screenshot(title="netconsole", simplify=True)
     (PICTURES / f"{name}.svg").write_bytes(picture(svg))
 
 
@@ -146,7 +163,57 @@ async def flows_and_disks() -> None:
         await walk(one, {"flows": ("0",), "disk": ("d",)})
 
 
-NAMES = (*OF_HOST, *OF_CROWD, "vm", *OF_RECORDING, "flows", "disk", "rewound")
+async def mirrored() -> None:
+    """The ledger of a mirror that loses at three places."""
+    lost = {"lost_stack": 700, "lost_backlog": 120, "lost_socket": 41}
+    session = PlayedSession(mirror.interval(arrived=90_000, queued=88_000, received=87_900, **lost))
+    async with shown(session) as one:
+        await walk(one, {"mirror": ("0",)})
+
+
+async def commanded(patch: pytest.MonkeyPatch) -> None:
+    """What the commands of a finding say."""
+    host = Asked()
+    host.says = CommandOutput(_LINK, 0, 0.004, False)
+    patch.setattr(row_keys, "runnable", lambda *_: (COMMAND,))
+    async with running(SIZE, FACTS) as one:
+        host.stand_behind(one.session)
+        await walk(one, {"commands": ("x", "x")})
+
+
+_LINK = """9: vnet3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc fq_codel master br0 state UNKNOWN mode DEFAULT
+    link/ether fe:54:00:12:34:56 brd ff:ff:ff:ff:ff:ff
+    RX:  bytes packets errors dropped  missed   mcast
+     918273645  812345      0       0       0       0
+    TX:  bytes packets errors dropped carrier collsns
+     817263544  723456      0  103212       0       0
+"""
+
+
+async def many_hosts(patch: pytest.MonkeyPatch) -> None:
+    """A line for each of several hosts."""
+    async with rack(SIZE, patch) as one:
+        await one.text()
+        save(one.app, "rack")
+
+
+async def played_again() -> None:
+    """A recording that is played, and where it can go."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "night.ncrec"
+        record(path, Stream(rows=5).batches(200))
+        async with replaying(path, SIZE) as one:
+            await one.press("right_curly_bracket")
+            await one.until(at(60))
+            await one.shows("00:00:59 of 00:03:20")
+            save(one.app, "replay")
+            await one.press("t")
+            await one.pilot.pause()
+            save(one.app, "jump")
+
+
+_OTHERS = ("vm", "flows", "disk", "mirror", "commands", "rack", "rewound", "replay", "jump")
+NAMES = (*OF_HOST, *OF_CROWD, *OF_RECORDING, *_OTHERS)
 """All pictures."""
 
 
@@ -159,6 +226,11 @@ async def all_of_them() -> None:
     for name, (recording, keys) in OF_RECORDING.items():
         await replayed(name, recording, keys)
     await flows_and_disks()
+    await mirrored()
+    await played_again()
+    with pytest.MonkeyPatch.context() as patch:
+        await commanded(patch)
+        await many_hosts(patch)
     async with watching(SIZE) as one:
         await walk(one, {"rewound": ("left_square_bracket",)})
 

@@ -23,7 +23,7 @@ def row(labels: dict[str, Any], **counts: int) -> dict[str, Any]:
     return {"labels": labels, "counts": {name: (count, count) for name, count in counts.items()}}
 
 
-def played(has_nic: bool = True, ledger: dict[str, int] | None = None, **counts: int) -> Scene:
+def interval(has_nic: bool = True, ledger: dict[str, int] | None = None, **counts: int) -> Scenario:
     made = Scenario().hello().status("mirror")
     if has_nic:
         made.status(NIC)
@@ -47,7 +47,12 @@ def played(has_nic: bool = True, ledger: dict[str, int] | None = None, **counts:
     if ledger:
         lacks = {name: {"delta": count, "total": count} for name, count in ledger.items()}
         made.frame("cost", "mirror", interval_ns=10**9, ledger=lacks)
-    return Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+    return made.end()
+
+
+def played(has_nic: bool = True, ledger: dict[str, int] | None = None, **counts: int) -> Scene:
+    session = PlayedSession(interval(has_nic, ledger, **counts))
+    return Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
 
 
 def shown(scene: Scene) -> dict[str, tuple[str, ...]]:

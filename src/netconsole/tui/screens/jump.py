@@ -16,6 +16,8 @@ from netconsole.recording.replay_session import ReplaySession, parse_time
 from netconsole.tui import actions
 from netconsole.tui.widgets.lines import Lines
 
+HINTS = ("12:03:30    a time of day", "90s 5m 50%  from the beginning", "+30s -5m    from here")
+
 
 class JumpScreen(Screen[None]):
     """One field. Enter goes there, Esc stays."""
@@ -41,9 +43,7 @@ class JumpScreen(Screen[None]):
         self.query_one("#dialog-title", Lines).show(
             [(" Go to a time", "strong"), (f"  the recording is from {begin} to {end}", "dim")]
         )
-        self.query_one("#told", Lines).show(
-            [(" a time of day (12:03:30), from the beginning (90s, 5m, 50%), from here (+30s, -5m)", "dim")]
-        )
+        self.query_one("#told", Lines).show(*([(f" {line}", "dim")] for line in HINTS))
         self.query_one("#over-footer", Lines).show(
             [(" Enter", "key"), (" go there ", "dim"), (" Esc", "key"), (" stay ", "dim")]
         )

@@ -92,21 +92,28 @@ def second_line(
     And whether the cost is in it: on a narrow screen the names of the panes need the line.
     """
     costs = [[*budget.headline(scene), (" ", "")], budget.short_headline(scene), budget.shortest_headline(scene)]
-    # Names before the cost, which the pane Cost has; in 80 columns they stand close to their keys.
+    # Names before the cost, which the pane Cost has; in 80 columns they stand close to their keys, and with many marks
+    # those of empty panes make room.
     tries = [
         (_tabs(pane, levels, " ", empty), costs),
         (_tabs(pane, levels, "", empty), [*costs, []]),
+        (_tabs(pane, levels, "", empty, without={*empty} - {pane}), [*costs, []]),
         (_tabs(pane, levels, None, empty), costs),
     ]
     for tabs, rights in tries:
         for right in rights:
             if cells(tabs) + bool(right) + cells(right) <= width:
-                return spread(tabs, right, width), bool(right)
+                return spread(tabs, right, width) if right else tabs, bool(right)
     return spread(_tabs(pane, levels, None, empty), [], width), False
 
 
-def _tabs(pane: str, levels: Mapping[str, str], between: str | None, empty: Collection[str]) -> list[Piece]:
-    """The panes by key and name, with this between the two; None: only the name of the pane in front."""
+def _tabs(
+    pane: str, levels: Mapping[str, str], between: str | None, empty: Collection[str], without: Collection[str] = ()
+) -> list[Piece]:
+    """The panes by key and name, with this between the two; None: only the name of the pane in front.
+
+    ``without``: panes whose names are left out.
+    """
     pieces: list[Piece] = [(" ", "")]
     for action in actions.ACTIONS:
         if not action.id.startswith("pane."):
@@ -115,9 +122,8 @@ def _tabs(pane: str, levels: Mapping[str, str], between: str | None, empty: Coll
         number = action.keys.partition(",")[0]
         here = name == pane
         level = levels.get(name, "")
-        title = (
-            f" {action.title}" if between is None and here else "" if between is None else f"{between}{action.title}"
-        )
+        is_named = here if between is None else name not in without
+        title = f"{' ' if between is None else between}{action.title}" if is_named else ""
         tone: Tone = "here" if here else "dim" if name in empty else ""
         pieces += [(f"{number}{title}", tone), (level, "act" if level == "!!" else "look"), (" ", "")]
     return pieces[:-1]
