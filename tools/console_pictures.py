@@ -164,9 +164,10 @@ async def flows_and_disks() -> None:
 
 
 async def mirrored() -> None:
-    """The ledger of a mirror that loses at three places."""
-    lost = {"lost_stack": 700, "lost_backlog": 120, "lost_socket": 41}
-    session = PlayedSession(mirror.interval(arrived=90_000, queued=88_000, received=87_900, **lost))
+    """The ledger of a mirror that loses at two places."""
+    session = PlayedSession(
+        mirror.interval(arrived=90_000, queued=88_000, received=87_900, lost_stack=700, lost_socket=41)
+    )
     async with shown(session) as one:
         await walk(one, {"mirror": ("0",)})
 

@@ -15,6 +15,7 @@ from netconsole.base import figure
 from netconsole.recording.replay_session import ReplaySession, parse_time
 from netconsole.tui import actions
 from netconsole.tui.widgets.lines import Lines
+from netconsole.tui.widgets.painted import Line
 
 HINTS = ("12:03:30    a time of day", "90s 5m 50%  from the beginning", "+30s -5m    from here")
 
@@ -43,7 +44,8 @@ class JumpScreen(Screen[None]):
         self.query_one("#dialog-title", Lines).show(
             [(" Go to a time", "strong"), (f"  the recording is from {begin} to {end}", "dim")]
         )
-        self.query_one("#told", Lines).show(*([(f" {line}", "dim")] for line in HINTS))
+        hints: list[Line] = [[(f" {line}", "dim")] for line in HINTS]
+        self.query_one("#told", Lines).show(*hints)
         self.query_one("#over-footer", Lines).show(
             [(" Enter", "key"), (" go there ", "dim"), (" Esc", "key"), (" stay ", "dim")]
         )
