@@ -86,7 +86,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.proves("protocol_counters", "tables.netlink.{process,protocol,inode,netns,drops}")
+@pytest.mark.proves("protocol_counters", "tables.overruns.{process,kind,protocol,inode,netns,drops}")
 def test_a_netlink_socket_that_loses_messages_is_named_with_what_the_kernel_counts(wire: Wire) -> None:
     program = wire.b.start(DEAF, python=BARE_PYTHON)
     with ExitStack() as stack:
@@ -101,10 +101,11 @@ def test_a_netlink_socket_that_loses_messages_is_named_with_what_the_kernel_coun
             wire.b.ip("address", what, "10.9.0.1/32", "dev", "lo")
         tables = source.read(SourceReading(1, 2, is_whole=True))
         lines = [one.split() for one in wire.b.run("cat", "/proc/net/netlink").splitlines()]
-    rows = [row for one in tables if one.get("name") == "netlink" for row in one["rows"]]
+    rows = [row for one in tables if one.get("name") == "overruns" for row in one["rows"]]
     (row,) = (row for row in rows if row["labels"]["netns"] == wire.b.name)
     (line,) = (one for one in lines if one[2:4] == [str(program.pid), "00000010"])
     assert row["labels"] == {
-        "process": f"{command}/{program.pid}", "protocol": "route", "inode": int(line[9]), "netns": wire.b.name,
+        "process": f"{command}/{program.pid}", "kind": "netlink", "protocol": "route", "inode": int(line[9]),
+        "netns": wire.b.name,
     }  # fmt: skip
     assert row["counts"]["drops"]["total"] == int(line[8]) > 0

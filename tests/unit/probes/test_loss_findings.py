@@ -127,19 +127,27 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
     assert (one.level, one.sentence) == ("!", "netns blue: conntrack is 80.1 % full: 801 of 1.00k connections")
 
 
-@pytest.mark.proves("protocol_counters", "findings.netlink.drops.!")
-def test_a_program_that_does_not_read_netlink_is_said_with_its_first_loss() -> None:
+@pytest.mark.parametrize(
+    ("kind", "cause", "says"),
+    [
+        ("netlink", "netlink-overrun", "does not read its netlink socket (route) in time: 2 messages/s lost"),
+        ("packet", "capture-overrun", "does not read its packet socket in time: 1.20 copies/s of packets missed"),
+        ("raw", "raw-overrun", "does not read its raw socket (route) in time: 1.20 packets/s missed"),
+    ],
+)
+@pytest.mark.proves("protocol_counters", "findings.overruns.drops.!.{netlink,packet,raw}")
+def test_a_program_that_does_not_read_is_said_with_what_it_misses(kind: str, cause: str, says: str) -> None:
     session, incidents = PlayedSession(), Incidents({"protocol_counters": catalogue.shipped("protocol_counters")})
-    labels = {"process": "router/7", "protocol": "route", "inode": 5, "netns": "host"}
+    labels = {"process": "router/7", "kind": kind, "protocol": "route", "inode": 5, "netns": "host"}
     found: list[Incident] = []
-    for second, lost in enumerate((0, 2, 0)):
+    for second, lost in enumerate((0, *[2] * 9)):
         scenario = Scenario().hello().status("protocol_counters") if not second else Scenario()
-        row = {"labels": labels, "counts": {"drops": (lost, 2 if second else 0)}, "gauges": {}}
-        session.play(scenario.table("protocol_counters", "netlink", [row]).end())
+        row = {"labels": labels, "counts": {"drops": (lost, 2 * second)}, "gauges": {}}
+        session.play(scenario.table("protocol_counters", "overruns", [row]).end())
         found = found or incidents.update(session.state)
     (one,) = found
-    assert (one.level, one.cause) == ("!", "netlink-overrun")
-    assert one.sentence == "router/7 does not read its netlink socket (route) in time: 2 messages/s lost"
+    assert (one.level, one.cause) == ("!", cause)
+    assert one.sentence == f"router/7 {says}"
 
 
 @pytest.mark.proves("protocol_counters", "findings.unread.unread_s.!")

@@ -21,6 +21,7 @@ from netconsole_collector.sources.net.netlink_messages import (
     TCP_CLOSE,
     TCP_LISTEN,
 )
+from netconsole_collector.sources.net.overruns import parse_raw
 
 _REQUEST = struct.Struct("=BBBxI48x")
 # family, state, ports, addresses, interface, receive and send queue, inode of struct inet_diag_msg
@@ -52,8 +53,8 @@ class WaitingSocket(NamedTuple):
 
 
 def answer(arguments: Json) -> Any:
-    """``wanted``: "port" (who is at ``port`` of ``protocol``) or "listener" (at which most wait; and of the connection
-    of ``peer`` and ``peer_port`` with ``port``).
+    """``wanted``: "port" (who is at ``port`` of ``protocol``), "raw" (`process`: whose raw socket of ``protocol`` has
+    lost packets) or "listener" (at which most wait; and of the connection of ``peer`` and ``peer_port`` with ``port``).
 
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
     somebody is there at any address, and of this family alone. `bound_device`: the device to which the first one is
@@ -67,12 +68,14 @@ def answer(arguments: Json) -> Any:
         target = str(arguments.get("target", ""))
         states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
         found, bound = within(arguments, lambda: _with_devices(_at(_PROTOCOLS[protocol], states, port)))
+    elif wanted == "raw":
+        return within(arguments, lambda: _raw(text(arguments, "protocol")))
     elif wanted == "listener":
         ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
         found, waits, has_refused = within(arguments, lambda: _listening(ends))
         found = [one for one in found if one.waiting > one.limit] or found[:1]
     else:
-        raise BadQuestion("wanted: expected port or listener")
+        raise BadQuestion("wanted: expected port, raw or listener")
     document = _document(found)
     if wanted == "listener":
         document.update(is_time_wait=waits, has_refused=has_refused)
@@ -115,6 +118,18 @@ def _document(found: List[WaitingSocket]) -> Json:
 def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
     """Those that take packets of anybody first."""
     return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
+
+
+def _raw(protocol: str) -> Json:
+    found = []
+    for name in (b"raw", b"raw6"):
+        try:
+            content = files.read(b"/proc/thread-self/net/" + name, files.MAX_FILE_BYTES)
+        except FileNotFoundError:
+            continue
+        found += [one for one in parse_raw(content) if one.protocol == protocol and one.drops]
+    process = owners(b"/proc", {found[0].inode}).get(found[0].inode) if len(found) == 1 else None
+    return {"process": process, "others": max(0, len(found) - 1)}
 
 
 def _with_devices(found: List[WaitingSocket]) -> Tuple[List[WaitingSocket], List[Optional[str]]]:

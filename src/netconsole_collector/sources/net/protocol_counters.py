@@ -19,7 +19,7 @@ from netconsole_collector.sources.base import (
     SourceReading,
     SourceRow,
 )
-from netconsole_collector.sources.net.netlink_drops import NetlinkDrops
+from netconsole_collector.sources.net.overruns import Overruns
 from netconsole_collector.sources.net.protocol_losses import MEANINGS
 from netconsole_collector.sources.net.unread import SIGNS, UnreadSockets
 from netconsole_collector.statuses import status
@@ -98,7 +98,7 @@ class ProtocolCounters(KernelSource):
         self._rows = RowMaker(("count",), MAX_ROWS)
         self._tracking = RowMaker((), MAX_NAMESPACES + 1)
         self._unread = UnreadSockets(host)
-        self._netlink = NetlinkDrops(host)
+        self._overruns = Overruns(host)
         self._entries: Dict[int, int] = {}
         self._own = 0
         self._pids: Dict[int, int] = {}
@@ -156,7 +156,7 @@ class ProtocolCounters(KernelSource):
             *said,
             reading.table(_PROBE, "conntrack", self._tracking.rows(self._tables())),
             *self._unread.table(_PROBE, reading, ways, self._names),
-            *self._netlink.table(_PROBE, reading, self._own, ways, self._names),
+            *self._overruns.table(_PROBE, reading, self._own, ways, self._names),
             reading.table(_PROBE, "counters", (moved, full, omitted)),
         ]
 

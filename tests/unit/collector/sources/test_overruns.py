@@ -1,4 +1,4 @@
-"""netlink_drops: what is told of sockets that lose messages, and how often a namespace is read."""
+"""overruns: what is told of sockets that nobody reads, and how often a namespace is read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import pytest
 
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceReading
-from netconsole_collector.sources.net.netlink_drops import FILE, IN_TURN, NetlinkDrops, NetlinkSocket, parse
+from netconsole_collector.sources.net.overruns import (
+    FILES,
+    IN_TURN,
+    NETLINK,
+    RAW,
+    LossySocket,
+    Overruns,
+    parse,
+    parse_raw,
+)
 
 SECOND_NS = 1_000_000_000
 OWN, BLUE = 1, 7
@@ -35,14 +44,14 @@ class Host(Here):
         self.asked: list[set[int]] = []
 
     def read_each(self, directory: str, names: Iterable[str]) -> dict[str, bytes]:
-        assert (directory, tuple(names)) == ("/proc/net", (FILE,))
-        return {FILE: self.own}
+        assert (directory, tuple(names)) == ("/proc/net", FILES)
+        return {NETLINK: self.own}
 
     def read_inside(
         self, namespaces: Sequence[tuple[str, int]], _names: Sequence[str], /
     ) -> list[dict[str, bytes] | OSError]:
         self.inside_read += [inode for _, inode in namespaces]
-        return [{FILE: self.others.get(inode, content())} for _, inode in namespaces]
+        return [{NETLINK: self.others.get(inode, content())} for _, inode in namespaces]
 
     def owners(self, sockets: Any) -> dict[int, str]:
         self.asked.append(set(sockets))
@@ -55,7 +64,7 @@ class Course:
     def __init__(self, others: Sequence[int] = (BLUE,)) -> None:
         self.host = Host()
         self.paths = {OWN: "", **{one: f"/run/netns/{one}" for one in others}}
-        self.drops = NetlinkDrops(self.host)
+        self.drops = Overruns(self.host)
         self.now_ns = 0
 
     def read(self, is_whole: bool = False) -> list[dict[str, Any]] | None:
@@ -67,10 +76,20 @@ class Course:
 
 
 def test_the_layout_of_the_kernel() -> None:
-    assert list(parse(content(s101=3))) == [NetlinkSocket(101, "route", 3)]
-    assert list(parse(content(s101=3).replace(b" 0   77", b" 99  77"))) == [NetlinkSocket(101, "99", 3)]
+    assert list(parse(content(s101=3))) == [LossySocket(101, NETLINK, "route", 3)]
+    assert list(parse(content(s101=3).replace(b" 0   77", b" 99  77"))) == [LossySocket(101, NETLINK, "99", 3)]
     with pytest.raises(ValueError, match="short"):
         list(parse(HEAD + b"short\n"))
+
+
+def test_the_layout_of_raw_sockets() -> None:
+    head = b"  sl local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode ref ptr drops\n"
+    line = b"   89: 00000000:0059 00000000:0000 07 00000000:00000F00 00:00000000 00000000 0 0 40089 2 00b0bb4832 %d\n"
+    assert list(parse_raw(head + line % 890)) == [LossySocket(40089, RAW, "OSPF", 890)]
+    assert list(parse_raw(head + line.replace(b":0059", b":00FE") % 0)) == [LossySocket(40089, RAW, "protocol 254", 0)]
+    assert list(parse_raw(b"")) == []
+    with pytest.raises(ValueError, match="short"):
+        list(parse_raw(head + b"short\n"))
 
 
 def test_a_socket_that_loses_messages_is_told_with_its_process_and_what_it_lost_since_the_start() -> None:
@@ -81,7 +100,13 @@ def test_a_socket_that_loses_messages_is_told_with_its_process_and_what_it_lost_
     rows = course.read()
     assert rows is not None
     (row,) = rows
-    assert row["labels"] == {"process": "router/33", "protocol": "route", "inode": 101, "netns": "host"}
+    assert row["labels"] == {
+        "process": "router/33",
+        "kind": "netlink",
+        "protocol": "route",
+        "inode": 101,
+        "netns": "host",
+    }
     assert row["counts"] == {"drops": {"delta": 3, "total": 3}}
     course.host.own = content(s101=9, s103=1)
     rows = course.read()

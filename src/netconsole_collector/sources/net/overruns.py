@@ -1,19 +1,36 @@
-"""Netlink sockets that lose messages because their program does not read them in time: /proc/net/netlink.
+"""Sockets that lose what their program does not read in time: of netlink, raw ones, and packet sockets.
 
-The own namespace is read in every interval, the others in turn: each reading walks all netlink sockets of the host.
+What packet sockets lose, sock_diag tells; of the others /proc/net has a file. Before a packet ring (TPACKET) the kernel
+tells the program alone. The own namespace is read in every interval, the others in turn: each reading walks all such
+sockets of a namespace, and of netlink all of the host.
 """
 
 import os
+import socket
+import struct
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
+from netconsole_collector.names.labels import L4
 from netconsole_collector.primitives.here import Here
+from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.sources.base import Json, RowLabels, RowMaker, SourceReading, SourceRow
+from netconsole_collector.sources.net.netlink_messages import (
+    NETLINK_SOCK_DIAG,
+    SK_MEMINFO_DROPS,
+    SOCK_DIAG_BY_FAMILY,
+)
 
-FILE = "netlink"
+NETLINK, RAW, PACKET = "netlink", "raw", "packet"
+FILES = (NETLINK, RAW, "raw6", PACKET)
 IN_TURN = 3
 """Other namespaces of an interval: 128 of them take three quarters of a minute. Each costs 0.2 ms of CPU."""
 MAX_ROWS = 256
 _PROTOCOL_AT, _DROPS_AT, _INODE_AT, _COLUMNS = 1, 8, 9, 10
+_RAW_LOCAL_AT, _RAW_INODE_AT, _RAW_DROPS_AT = 1, 9, 12
+_PACKET_REQUEST = struct.Struct("=BBxxIII4x")
+_PACKET_MEMORY, _SHOW_MEMORY = 6, 0x10  # PACKET_DIAG_MEMINFO, PACKET_SHOW_MEMINFO
+_PACKET_SOCKET = struct.Struct("=BxHI8x")
+"""Family, protocol and inode of struct packet_diag_msg."""
 PROTOCOLS = {
     0: "route", 4: "sock_diag", 5: "nflog", 6: "xfrm", 7: "selinux", 9: "audit", 10: "fib_lookup",
     11: "connector", 12: "netfilter", 15: "kobject_uevent", 16: "generic", 20: "rdma",
@@ -22,32 +39,61 @@ _SocketKey = Tuple[int, int]
 """Namespace and inode."""
 
 
-class NetlinkSocket(NamedTuple):
-    """``drops``: messages that found no room since it was made."""
+class LossySocket(NamedTuple):
+    """``drops``: messages or packets that found no room since it was made."""
 
     inode: int
+    kind: str
     protocol: str
     drops: int
 
 
-def parse(content: bytes) -> Iterator[NetlinkSocket]:
-    """All sockets of a namespace. Raises ValueError."""
+def parse(content: bytes) -> Iterator[LossySocket]:
+    """The netlink sockets of a namespace. Raises ValueError."""
     for line in content.splitlines()[1:]:
         words = line.split()
         if len(words) < _COLUMNS:
             raise ValueError(line[:40])
         protocol, drops, inode = (int(words[at]) for at in (_PROTOCOL_AT, _DROPS_AT, _INODE_AT))
-        yield NetlinkSocket(inode, PROTOCOLS.get(protocol, str(protocol)), drops)
+        yield LossySocket(inode, NETLINK, PROTOCOLS.get(protocol, str(protocol)), drops)
 
 
-class NetlinkDrops:
+def parse_raw(content: bytes) -> Iterator[LossySocket]:
+    """The raw sockets of a namespace: /proc/net/raw or raw6. Raises ValueError."""
+    for line in content.splitlines()[1:]:
+        words = line.split()
+        if len(words) <= _RAW_DROPS_AT:
+            raise ValueError(line[:40])
+        protocol = int(words[_RAW_LOCAL_AT].rpartition(b":")[2], 16)
+        drops, inode = int(words[_RAW_DROPS_AT]), int(words[_RAW_INODE_AT])
+        yield LossySocket(inode, RAW, L4.get(protocol, "protocol {}".format(protocol)), drops)
+
+
+def packet_sockets() -> List[LossySocket]:
+    """Those of the namespace of the calling thread. Raises OSError: this kernel lists none."""
+    netlink = Netlink(NETLINK_SOCK_DIAG)
+    try:
+        found = []
+        request = _PACKET_REQUEST.pack(socket.AF_PACKET, 0, 0, _SHOW_MEMORY, 0)
+        for body in netlink.dump(SOCK_DIAG_BY_FAMILY, request):
+            _, _, inode = _PACKET_SOCKET.unpack_from(body)
+            memory = dict(attributes(bytes(body), _PACKET_SOCKET.size)).get(_PACKET_MEMORY, b"")
+            if len(memory) >= 4 * (SK_MEMINFO_DROPS + 1):
+                drops = struct.unpack_from("=I", memory, 4 * SK_MEMINFO_DROPS)[0]
+                found.append(LossySocket(inode, PACKET, "all", drops))
+        return found
+    finally:
+        netlink.close()
+
+
+class Overruns:
     """Of all namespaces that somebody tells of. Used from one thread."""
 
     def __init__(self, host: Here) -> None:
         self._host = host
         self._rows = RowMaker(("drops",), MAX_ROWS)
         self._first: Dict[int, Dict[int, int]] = {}
-        self._last: Dict[int, Dict[int, NetlinkSocket]] = {}
+        self._last: Dict[int, Dict[int, LossySocket]] = {}
         """By namespace and inode."""
         self._owners: Dict[int, Optional[str]] = {}
         self._told: Set[_SocketKey] = set()
@@ -85,7 +131,7 @@ class NetlinkDrops:
         for row in rows:
             if row["labels"]["netns"] in late:
                 row["interval_ns"] = late[row["labels"]["netns"]]
-        return [reading.table(probe, "netlink", (rows, full, omitted))]
+        return [reading.table(probe, "overruns", (rows, full, omitted))]
 
     def _looked(self, own: int, paths: Mapping[int, str], is_whole: bool) -> List[int]:
         """The namespaces that were read."""
@@ -94,21 +140,31 @@ class NetlinkDrops:
         chosen = [others[(self._turn + number) % len(others)] for number in range(count)]
         self._turn += count
         there = [(paths[one], one) for one in chosen]
-        contents = dict(zip(chosen, self._host.read_inside(there, (FILE,)) if there else ()))
-        contents[own] = self._host.read_each("/proc/net", (FILE,))
-        read = []
+        contents = dict(zip(chosen, self._host.read_inside(there, FILES) if there else ()))
+        contents[own] = self._host.read_each("/proc/net", FILES)
+        found: Dict[int, List[LossySocket]] = {}
+        capturing: List[int] = []
         for namespace, files in contents.items():
-            if isinstance(files, OSError) or FILE not in files:
+            if isinstance(files, OSError) or NETLINK not in files:
                 continue
             try:
-                sockets = list(parse(files[FILE]))
+                found[namespace] = [*parse(files[NETLINK])]
+                for name in (RAW, "raw6"):
+                    found[namespace] += parse_raw(files.get(name, b""))
             except ValueError:
-                continue  # a kernel with another layout
-            read.append(namespace)
+                found.pop(namespace, None)  # a kernel with another layout
+                continue
+            if files.get(PACKET, b"").count(b"\n") > 1:  # a line of names, and one for each socket
+                capturing.append(namespace)
+        looked = [("" if one == own else paths[one], one) for one in capturing]
+        for namespace, sockets in zip(capturing, self._host.each_inside(looked, packet_sockets) if looked else ()):
+            if not isinstance(sockets, Exception):
+                found[namespace] += sockets
+        for namespace, sockets in found.items():
             self._take(namespace, sockets)
-        return read
+        return list(found)
 
-    def _take(self, namespace: int, sockets: List[NetlinkSocket]) -> None:
+    def _take(self, namespace: int, sockets: List[LossySocket]) -> None:
         """Most have lost nothing, and nothing of them is kept."""
         is_new = namespace not in self._read_ns and self._older is not None and namespace in self._older
         before, self._last[namespace] = self._first.get(namespace, {}), {one.inode: one for one in sockets if one.drops}
@@ -129,6 +185,7 @@ class NetlinkDrops:
                 continue  # it asks anew what it has lost
             labels: RowLabels = {
                 "process": process or "a program",
+                "kind": one.kind,
                 "protocol": one.protocol,
                 "inode": inode,
                 "netns": names.get(namespace, str(namespace)),
