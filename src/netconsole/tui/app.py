@@ -488,11 +488,7 @@ class ConsoleApp(TerminalApp):
 
         if isinstance(screen, (DetailScreen, GlanceScreen)):
             return screen.subject
-        if screen is not self.main:
-            return None
-        key = self.main.cursor_key()
-        subject = key.subject if isinstance(key, (IncidentKey, DropPlaceKey)) else key
-        return subject if isinstance(subject, Subject) else None
+        return self.main.subject() if screen is self.main else None
 
     def action_investigate(self) -> None:
         """Starts details of the subject alone; its page shows what they find. Again: ends them."""

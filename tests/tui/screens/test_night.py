@@ -72,11 +72,14 @@ async def test_from_the_finding_to_the_ticket_in_under_thirty_keys(
 
 async def test_where_no_probe_samples_it_says_so() -> None:
     async with running(investigator=Asked()) as one:
+        assert "i investigate" in await one.press("4")
         one.session.state.probes["kernel_drops"].mode = "details"
         assert "its probe samples already: see Events (8)" in await one.press("4", "i")
         await one.press("6")
         one.table("link_rates-links").focus()
         assert "no probe that shows this can sample it" in await one.press("i")
+        assert "i investigate" not in await one.press("down"), "nor is it offered"
+        assert "i investigate" not in await one.press("enter")
 
 
 async def test_where_there_is_no_row_it_says_so_until_the_next_key() -> None:

@@ -79,6 +79,13 @@ def investigable(scene: Scene, subject: Subject) -> Subject | None:
     return None
 
 
+def can_look_into(scene: Scene, subject: Subject) -> bool:
+    """Whether a row can be investigated, or is."""
+    asked = scene.investigation
+    is_asked = asked is not None and not asked.why and (asked.probe, asked.labels) == (subject.probe, subject.key)
+    return is_asked or investigable(scene, subject) is not None
+
+
 def copies(scene: Scene, subject: Subject) -> list[tuple[str, str]]:
     """What can be copied of a row, each with a word for it: commands, findings, and the row itself."""
     wanted = [("command", line) for line in advice(scene, subject).commands]

@@ -14,6 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.tui import actions
+from netconsole.tui.panes.advice import can_look_into
 from netconsole.tui.panes.catalogue import Pane
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.cost import budget
@@ -69,6 +70,8 @@ class MainScreen(Screen[None]):
         self._strip_lines = 0
         self._strip_needed_s = 0.0
         self._will_redraw = False
+        self._can_look_into = False
+        """Whether the row under the cursor can be investigated."""
         self._is_rewound = False
         """Whether what is shown is not now."""
 
@@ -114,12 +117,16 @@ class MainScreen(Screen[None]):
         table = self.table()
         return table.cursor_key if table is not None else None
 
-    def probe(self) -> str | None:
-        """The probe of the row under the cursor, else of the table in front."""
-        table = self.table()
+    def subject(self) -> Subject | None:
+        """What the row under the cursor shows, or has as its proof; None where it shows nothing of a probe."""
         key = self.cursor_key()
         subject = key.subject if isinstance(key, (stands_out.IncidentKey, places.DropPlaceKey)) else key
-        if isinstance(subject, Subject) and subject.probe:
+        return subject if isinstance(subject, Subject) else None
+
+    def probe(self) -> str | None:
+        """The probe of the row under the cursor, else of the table in front."""
+        table, subject = self.table(), self.subject()
+        if subject is not None and subject.probe:
             return subject.probe
         placed = next((p for p in self.view.pane.blocks if table is not None and p.block.name == table.name), None)
         return placed.block.probe if placed is not None else None
@@ -165,6 +172,8 @@ class MainScreen(Screen[None]):
         if told and self.focused is not None:
             self.set_focus(None)  # Enter is the pane's then
         self._show_cost(_cost_lines(scene, width, has_cost), now_s)
+        subject = self.subject()
+        self._can_look_into = subject is not None and can_look_into(scene, subject)
         self._footer()
 
     def _show_cost(self, lines: Sequence[Line], now_s: float) -> None:
@@ -360,7 +369,8 @@ class MainScreen(Screen[None]):
         elif width < FULL_COLUMNS or height < FULL_LINES:
             line = self._hidden_line()
         else:
-            line = footer_line(width, isinstance(self.focused, LineTable), self.without)
+            without = self.without if self._can_look_into else self.without | {"investigate"}
+            line = footer_line(width, isinstance(self.focused, LineTable), without)
         self.query_one("#footer", Lines).show(cut(line, width))
 
     def _hidden_line(self) -> Line:
