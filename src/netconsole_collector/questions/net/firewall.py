@@ -48,6 +48,8 @@ class _Base(NamedTuple):
     hook: int
     device: str
     drops: bool
+    kind: str
+    """filter, nat or route."""
 
 
 class CountedRule(NamedTuple):
@@ -138,7 +140,7 @@ def _reached(
 ) -> Tuple[Set[_Chain], List[_Chain]]:
     """The chains that packets at these hooks may come through, and those of them whose policy drops."""
     bases = {
-        chain: base for chain, base in _bases(netlink)
+        chain: base for chain, base in base_chains(netlink)
         if (chain[0] in families and base.hook in hooks) or (chain[0] in (5, 7) and base.device in ("", device))
     }  # fmt: skip
     jumps: Dict[_Chain, Set[str]] = {}
@@ -157,14 +159,15 @@ def _reached(
     return reached, [chain for chain, base in bases.items() if base.drops]
 
 
-def _bases(netlink: Netlink) -> Iterator[Tuple[_Chain, _Base]]:
+def base_chains(netlink: Netlink) -> Iterator[Tuple[_Chain, _Base]]:
+    """Those that begin at a hook; the others are jumped to. Raises OSError."""
     for body in netlink.dump(_GET_CHAIN, _HEAD.pack(socket.AF_UNSPEC, 0, 0)):
         values = dict(attributes(bytes(body), _HEAD.size))
         if 4 not in values:  # NFTA_CHAIN_HOOK: others are jumped to
             continue
         hook = dict(attributes(values[4], 0))
         chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(3))
-        yield chain, _Base(_whole(hook.get(1)), _name(hook.get(3)), values.get(5) == bytes(4))
+        yield chain, _Base(_whole(hook.get(1)), _name(hook.get(3)), values.get(5) == bytes(4), _name(values.get(7)))
 
 
 def _dropping(netlink: Netlink, chains: Set[_Chain], packet: Packet) -> List[CountedRule]:

@@ -26,7 +26,7 @@ _ACTIONS = {"basic": 3, "bpf": 1, "cgroup": 1, "flow": 8, "flower": 3, "fw": 4, 
 _ACTION_KIND, _ACTION_OPTIONS = 1, 2
 _MIRRED, _TC_MIRRED = 2, struct.Struct("=24xI")  # TCA_MIRRED_PARMS: the index behind tc_gen and eaction
 _UP = 1
-_SYSCALLS = {"x86_64": 321, "aarch64": 280}
+SYSCALLS = {"x86_64": 321, "aarch64": 280}
 _FD_BY_ID, _INFO_BY_FD = 13, 15
 _INFO_BYTES, _NAME_AT, _NAME_BYTES = 256, 64, 16
 """Of struct bpf_prog_info: the name stands behind type, id, tag, four lengths and addresses, time and user."""
@@ -96,7 +96,7 @@ def _text(value: Optional[bytes]) -> str:
 
 def name_of(program: int) -> Optional[str]:
     """The name of a BPF program by its number; None where the kernel does not tell."""
-    call = _SYSCALLS.get(platform.machine())
+    call = SYSCALLS.get(platform.machine())
     if call is None:
         return None
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,31 +1,43 @@
 """Question `route`: how this namespace would forward a packet, and which settings of its device decide.
 
 Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`, `disable_ipv6`,
-`disable_ipv6_all`. `is_own`: whether the target is an address here; `is_dad_failed`, `is_tentative`: one that duplicate
-address detection does not let be used. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a
-rule of policy routing that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that
-it takes; `out_route_mtu`: the route has a bound of its own. `back_device` and the like: the way to its source. What is
-not known is null.
+`disable_ipv6_all`. `has_nat`: rules may translate addresses. `is_own`: whether the target is an address here;
+`is_dad_failed`, `is_tentative`: one that duplicate address detection does not let be used. `refusal`, `prefix`,
+`table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing that does, and its preference.
+`out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes; `out_route_mtu`: the route has a bound of
+its own. `back_device` and the like: the way to its source. What is not known is null.
 """
 
 import errno
 import socket
 from typing import Any, Optional, Set
 
+from netconsole_collector.primitives.netlink import Netlink
 from netconsole_collector.questions.known import Json, text
-from netconsole_collector.questions.net.rtnetlink import DAD_FAILED, TENTATIVE, Interface, RouteSocket, family_of
+from netconsole_collector.questions.net.firewall import NETLINK_NETFILTER, base_chains
+from netconsole_collector.questions.net.rtnetlink import (
+    DAD_FAILED,
+    REFUSING,
+    TENTATIVE,
+    Interface,
+    RouteSocket,
+    family_of,
+)
 from netconsole_collector.questions.within import sysctl, within
 
 _IFLA_MTU = 4
 
 
 def answer(arguments: Json) -> Any:
-    """Of a packet from ``source`` to ``target`` that came in by ``device``."""
+    """Of a packet from ``source`` to ``target`` that came in by ``device``.
+
+    ``refused``: a route refused it, also where the kernel would now take another: its mark is not known.
+    """
     device, target, source = (text(arguments, name) for name in ("device", "target", "source"))
-    return within(arguments, lambda: _looked_up(device, target, source))
+    return within(arguments, lambda: _looked_up(device, target, source, arguments.get("refused") is True))
 
 
-def _looked_up(device: str, target: str, source: str) -> Json:
+def _looked_up(device: str, target: str, source: str, refused: bool) -> Json:
     family = family_of(target)
     name = "ipv4" if family == socket.AF_INET else "ipv6"
     with RouteSocket() as routes:
@@ -33,15 +45,37 @@ def _looked_up(device: str, target: str, source: str) -> Json:
         found = _settings(name, device) if link is not None else {}
         errors = _errors(routes, target, source, link)
         refusing = routes.refusing_route(target, errors)
+        if refusing is None and refused:
+            refusing = routes.refusing_route(target, set(REFUSING.values()))
         found.update(zip(("refusal", "prefix", "table"), refusing or (None, None, None)))
         rule = routes.refusing_rule(family, errors) if refusing is None else None
         found.update(zip(("rule_refusal", "rule"), rule or (None, None)))
+        found["has_nat"] = _has_nat()
         found["is_own"] = target in routes.own_addresses(family)
         flags = routes.unproven(family).get(target, 0) if family == socket.AF_INET6 else 0
         found.update(is_dad_failed=bool(flags & DAD_FAILED), is_tentative=flags & (DAD_FAILED | TENTATIVE) == TENTATIVE)
         found.update(_way(routes, "out_", target, source, link))
         found.update(_way(routes, "back_", source, target, None))
     return found
+
+
+def _has_nat() -> bool:
+    """Whether a rule may translate addresses."""
+    legacy = "/proc/thread-self/net/ip{}_tables_names"
+    for family in ("", "6"):
+        try:
+            with open(legacy.format(family), "rb") as names:
+                if b"nat" in names.read().split():
+                    return True
+        except OSError:
+            pass  # nobody has used them
+    netlink = Netlink(NETLINK_NETFILTER)
+    try:
+        return any(one.kind == "nat" for _, one in base_chains(netlink))
+    except OSError:
+        return False
+    finally:
+        netlink.close()
 
 
 def _errors(routes: RouteSocket, target: str, source: str, link: Optional[Interface]) -> Set[int]:

@@ -8,13 +8,15 @@ for a connection that has ended is thrown away by every host.
 
 import socket
 import struct
+from collections import Counter
 from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import owners
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json, text
-from netconsole_collector.questions.within import within
+from netconsole_collector.questions.net import group_programs
+from netconsole_collector.questions.within import sysctl, within
 from netconsole_collector.sources.net.netlink_messages import (
     NETLINK_SOCK_DIAG,
     SOCK_DIAG_BY_FAMILY,
@@ -29,6 +31,7 @@ _SOCKET = struct.Struct("=BBxx2s2s16s16sI8x4xII4xI")
 _IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
 MAX_SOCKETS = 20000
 _TIME_WAIT = socket.IPPROTO_TCP, 1 << 6
+_NEW = socket.IPPROTO_TCP, 1 << 3 | 1 << 12  # TCP_SYN_RECV, TCP_NEW_SYN_RECV
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
 
@@ -54,11 +57,13 @@ class WaitingSocket(NamedTuple):
 
 def answer(arguments: Json) -> Any:
     """``wanted``: "port" (who is at ``port`` of ``protocol``), "raw" (`process`: whose raw socket of ``protocol`` has
-    lost packets) or "listener" (at which most wait; and of the connection of ``peer`` and ``peer_port`` with ``port``).
+    lost packets), "listener" (at which most wait; and of the connection of ``peer`` and ``peer_port`` with ``port``) or
+    "half-open" (`half_open`: how many there are at `port`, which has the most; `syn_backlog`, `syncookies`: settings).
 
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
     somebody is there at any address, and of this family alone. `bound_device`: the device to which the first one is
-    bound. `is_bound_elsewhere`: all are bound to devices other than ``device``.
+    bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF
+    program sees what it receives, by its control group.
     """
     wanted = text(arguments, "wanted")
     if wanted == "port":
@@ -70,17 +75,21 @@ def answer(arguments: Json) -> Any:
         found, bound = within(arguments, lambda: _with_devices(_at(_PROTOCOLS[protocol], states, port)))
     elif wanted == "raw":
         return within(arguments, lambda: _raw(text(arguments, "protocol")))
+    elif wanted == "half-open":
+        return within(arguments, _half_open)
     elif wanted == "listener":
         ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
         found, waits, has_refused = within(arguments, lambda: _listening(ends))
         found = [one for one in found if one.waiting > one.limit] or found[:1]
     else:
-        raise BadQuestion("wanted: expected port, raw or listener")
+        raise BadQuestion("wanted: expected port, raw, half-open or listener")
     document = _document(found)
     if wanted == "listener":
         document.update(is_time_wait=waits, has_refused=has_refused)
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
+        program = group_programs.of_process(document["process"])
+        document.update(group=program.group if program else None, group_program=program.name if program else None)
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
         document["bound_device"] = bound[0] if bound else None
         document["is_bound_elsewhere"] = bool(bound) and not {None, arguments.get("device")}.intersection(bound)
@@ -120,6 +129,19 @@ def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
     return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
 
 
+def _half_open() -> Json:
+    ports = Counter(one.port for one in _sockets(*_NEW))
+    port, count = ports.most_common(1)[0] if ports else (None, 0)
+    at_port = [one for one in _fullest(MAX_SOCKETS) if one.port == port]
+    return {
+        **_document(at_port[:1]),
+        "half_open": count,
+        "port": port,
+        "syn_backlog": sysctl("ipv4/tcp_max_syn_backlog"),
+        "syncookies": sysctl("ipv4/tcp_syncookies"),
+    }
+
+
 def _raw(protocol: str) -> Json:
     found = []
     for name in (b"raw", b"raw6"):
@@ -151,9 +173,9 @@ def _listening(ends: Tuple[Any, str]) -> Tuple[List[WaitingSocket], bool, bool]:
     return _fullest(), is_waiting, refused_in(files.read(b"/proc/thread-self/net/netstat", 65536))
 
 
-def _fullest() -> List[WaitingSocket]:
+def _fullest(most: int = 8) -> List[WaitingSocket]:
     """The listeners of TCP: the fullest first, at most a few."""
-    return sorted(_sockets(socket.IPPROTO_TCP, 1 << TCP_LISTEN), key=lambda one: -one.waiting)[:8]
+    return sorted(_sockets(socket.IPPROTO_TCP, 1 << TCP_LISTEN), key=lambda one: -one.waiting)[:most]
 
 
 def _sockets(protocol: int, states: int) -> Iterator[WaitingSocket]:
