@@ -43,6 +43,8 @@ _STDOUT = 1
 MAX_DESCRIPTORS = 253
 """SCM_MAX_FD of the kernel."""
 
+SAID = 2
+"""Of what cannot be measured so many things are named; the others are counted."""
 _NONE_IS_LEFT = "none of the probe's programs is for this kernel"
 
 _MAX_FAR_BYTES, _MAX_FAR_S = 4 << 30, 120
@@ -156,7 +158,9 @@ class Worker:
         """Raises ProbeRefused for what needs no compile to be known."""
         unattachable = attach.without_kprobes(self.spec["programs"])
         if unattachable:
-            what = ", ".join(dict.fromkeys(one["measures"] for one in unattachable))
+            measured = list(dict.fromkeys(one["measures"] for one in unattachable))
+            more = " and {} more".format(len(measured) - SAID) if len(measured) > SAID else ""
+            what = ", ".join(measured[:SAID]) + more
             why = "{}; netconsole cannot measure {}".format(unattachable[0]["tried"][0]["why"], what)
             refused = ProbeRefused(why, "unsupported")
             refused.missing = unattachable

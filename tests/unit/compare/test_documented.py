@@ -19,7 +19,7 @@ LEAST = "It is never less than 5 % (p90 and mean 10 %, p99 20 %, a gauge 40 %)"
     Stated(judge._MIN_BEYOND, 5, PAGE, "(at least 5 samples beyond it; no mean)"),
     Stated(judge.TYPICAL_BURST, 4.0, PAGE, "Without a series the size is taken to be four."),
     Stated(judge.BURST_WEIGHT, 1.0, PAGE, "This guess weighs as much as one part"),
-    Stated(judge.USUAL_DEVIATIONS, 3.0, PAGE, "three standard deviations and one event above the median of all"),
+    Stated(judge.USUAL_DEVIATIONS, 3.0, PAGE, "plus three standard deviations, plus one event"),
     Stated(judge.MIN_PARTS, 3, PAGE, "At least three parts are needed."),
     Stated(judge.SHAPE_MIN, 0.5, PAGE, "With a spread the distance must be at least 0.5"),
     Stated(judge.SPREAD_SNAPSHOTS, 3, PAGE, "| three or more | the same without the factor"),

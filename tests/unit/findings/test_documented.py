@@ -11,9 +11,14 @@ CONSOLE, PROBES = "use/console.md", "reference/probes.md"
 @each(
     Stated((windows.SHORT, windows.LONG), (10, 60), CONSOLE, "over 10 seconds, or over a minute if it is at least"),
     Stated((windows.SHORT, windows.LONG), (10, 60), PROBES, "in the mean of ten intervals, or over `lasting` in"),
-    Stated(open_incident.LEAVES_AFTER, 5, CONSOLE, "An incident ends after five quiet intervals."),
-    Stated(open_incident.PAUSES, 10, CONSOLE, "so it ends after ten of its usual pauses, at most 30 intervals"),
-    Stated(open_incident.LEAVES_AFTER_LASTING, 30, CONSOLE, "ten of its usual pauses, at most 30 intervals"),
+    Stated(open_incident.LEAVES_AFTER, 5, CONSOLE, "An incident ends after five intervals without a loss"),
+    Stated(
+        open_incident.PAUSES,
+        10,
+        CONSOLE,
+        "its incident ends after ten of its usual pauses",
+    ),
+    Stated(open_incident.LEAVES_AFTER_LASTING, 30, CONSOLE, "its usual pauses, at the latest after 30 intervals"),
     Stated(incidents.ENDED_SHOWN, 60, CONSOLE, "it stays for a minute"),
     Stated(of_rules.AT_ONCE_FACTOR, 10.0, PROBES, "`over` for `!!`, ten times `over` for `!`"),
     Stated(of_rules.HANDFUL, 10, PROBES, "fewer than 10 in a minute are `!` at most"),

@@ -15,7 +15,12 @@ PAGE = "use/recording.md"
     Stated((recorder.BLOCK_S, recorder.BLOCK_BYTES), (60.0, 4 << 20), PAGE, "A block is one minute, or 4 MB of"),
     Stated(recorder._NEAR, 0.25, PAGE, "samples are left out when a quarter of a minute's allowance is left"),
     Stated(player.HISTORY_S, 600.0, PAGE, "A jump loads the checkpoint from ten minutes before its target"),
-    Stated(player.HISTORY_BYTES, 4 << 20, PAGE, "If that is more than 4 MB of frames, the jump loads a later"),
+    Stated(
+        player.HISTORY_BYTES,
+        4 << 20,
+        PAGE,
+        "If these ten minutes have more than 4 MB of frames",
+    ),
     Stated(replay_session.SPEEDS[0], 0.25, PAGE, "changes the speed, from 0.25 to 300"),
     Stated(replay_session.SPEEDS[-1], 300.0, PAGE, "changes the speed, from 0.25 to 300"),
 )

@@ -63,3 +63,10 @@ def test_what_it_is_that_a_kernel_has_is_a_text() -> None:
     assert spec_problem({"probe": {}, "programs": [EXECUTED]}) is None
     said = spec_problem({"probe": {}, "programs": [{**EXECUTED, "unless": ["HAVE_OVS_DROP_LAST_ACTION"]}]})
     assert said == "program executed: unless is a text"
+
+
+def test_of_much_that_cannot_be_measured_two_things_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = {"required": True, "attach": [{"point": "entry:vhost_work", "function": "f"}]}
+    things = [{"name": what, "measures": what, **entry} for what in ("runs", "packets", "buffers", "wake-ups")]
+    with pytest.raises(ProbeRefused, match=r"cannot measure runs, packets and 2 more$"):
+        attached(monkeypatch, things, {})
