@@ -1,4 +1,4 @@
-"""Measures flow_top or mirror at the highest rate at which this machine can send: what it counts, lists, costs.
+"""Measures flow_top, mirror or mirror_xdp at the highest rate at which this machine can send: what it counts and costs.
 
 Frames of 128 bytes go over a veth between two namespaces, each of another flow, and between them those of a few heavy
 flows; then the same inside VXLAN. The sender hands them to a packet socket a thousand at a time. For each load it
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.path_cost import STATISTICS_MS, Timing
 from tests.support.live.network import Namespace, Wire
 
-COUNTERS = {"flow_top": ("sent", "received"), "mirror": ("arrived",)}
+COUNTERS = {"flow_top": ("sent", "received"), "mirror": ("arrived",), "mirror_xdp": ("arrived",)}
 """Of each probe those that have all packets of a load."""
 TARGET = "100.127.55.1"
 """Of all flows: others' packets are filtered out."""
@@ -93,7 +93,8 @@ class Load:
 def measure(collector: Timing, probe: str, load: Load) -> bool:
     """Prints what came of one load. Returns whether all was counted and listed."""
     _, alone, _ = load.send()
-    collector.load(probe, address=TARGET)
+    device = {"device": Wire.DEVICES[1]} if probe == "mirror_xdp" else {}
+    collector.load(probe, address=TARGET, **device)
     collector.command(command="interval", ms=INTERVAL_MS)
     collector.begin()
     sent, rate, heavy = load.send()
@@ -132,7 +133,7 @@ def main() -> int:
         for end in ends:
             stack.callback(end.remove)
         wire = Wire(*ends)
-        collector = stack.enter_context(closing(Timing()))
+        collector = stack.enter_context(closing(Timing(inside=wire.b if options.probe == "mirror_xdp" else None)))
         collector.statistics(0)
         print("| load | sent | counted out · in | heavy flows listed | not listed: at most | packets/s | ns a run |")
         print("|---|---|---|---|---|---|---|")

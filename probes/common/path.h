@@ -243,11 +243,9 @@ static inline int path_same_packet(struct path_fingerprint *a, struct path_finge
     return (!a->network || !b->network || a->network == b->network) && (!a->transport || !b->transport || a->transport == b->transport);
 }
 
-/* Addresses, protocol and ports of the innermost packet. */
-static inline void path_flow_of(struct nc_flow *flow, struct path_packet *packet, struct sk_buff *skb)
+/* Addresses and protocol of the innermost packet. Returns 1 where extension headers of IPv6 follow, which were not read. */
+static inline int path_flow_begin(struct nc_flow *flow, struct path_packet *packet)
 {
-    int ports, broken = packet->broken;
-
     __builtin_memset(flow, 0, sizeof(*flow));
     flow->ethertype = packet->ethertype;
     flow->vlan = packet->vlan;
@@ -263,24 +261,46 @@ static inline void path_flow_of(struct nc_flow *flow, struct path_packet *packet
         flow->l4_at = packet->at + packet->l4;
         if (packet->protocol == 0 || packet->protocol == 43 || packet->protocol == 44 || packet->protocol == 51 || packet->protocol == 60) {
             flow->l4_at = 0;
-            broken = nc_parse_ipv6(flow, skb, packet->at);
+            return 1;
         }
     }
-    if (broken) {
-        flow->l4 = NC_L4_UNPARSED;
-        flow->l4_at = 0;
-        return;
-    }
-    ports = flow->l4 == 6 || flow->l4 == 17 || flow->l4 == 132 || flow->l4 == 136 || flow->l4 == 33;
-    if (ports && packet->l4 == 20 && flow->l4_at == packet->at + 20) {
+    return 0;
+}
+
+static inline void path_flow_broken(struct nc_flow *flow)
+{
+    flow->l4 = NC_L4_UNPARSED;
+    flow->l4_at = 0;
+}
+
+/* The ports, where the bytes that were read have them. Returns 1 where they are behind those, at l4_at. */
+static inline int path_flow_ports(struct nc_flow *flow, struct path_packet *packet)
+{
+    if (flow->l4 != 6 && flow->l4 != 17 && flow->l4 != 132 && flow->l4 != 136 && flow->l4 != 33)
+        return 0;
+    if (packet->l4 == 20 && flow->l4_at == packet->at + 20) {
         flow->source_port = path_u16(packet, 20);
         flow->target_port = path_u16(packet, 22);
-    } else if (ports && packet->version == 6 && flow->l4_at == packet->at + 40) {
+    } else if (packet->version == 6 && flow->l4_at == packet->at + 40) {
         flow->source_port = path_u16(packet, 40);
         flow->target_port = path_u16(packet, 42);
-    } else if (ports) {
-        nc_parse_ports(flow, skb);
+    } else {
+        return flow->l4_at != 0;
     }
+    return 0;
+}
+
+/* Addresses, protocol and ports of the innermost packet. */
+static inline void path_flow_of(struct nc_flow *flow, struct path_packet *packet, struct sk_buff *skb)
+{
+    int broken = packet->broken;
+
+    if (path_flow_begin(flow, packet))
+        broken = nc_parse_ipv6(flow, skb, packet->at);
+    if (broken)
+        path_flow_broken(flow);
+    else if (path_flow_ports(flow, packet))
+        nc_parse_ports(flow, skb);
 }
 
 #define PATH_NEVER_CUT 576      /* two segments of the smallest usual size (RFC 9293, 536 bytes) are longer */

@@ -14,6 +14,7 @@ from netconsole_collector.compile.job import CompileJob
 from netconsole_collector.host import host
 from netconsole_collector.kernel import cpus
 from netconsole_collector.load_queue import MAX_WORKERS
+from netconsole_collector.probe import config
 from netconsole_collector.probe.spec import spec_problem, wants_drop_reasons
 from netconsole_collector.sources.base import SourceError
 from netconsole_collector.sources.known import KNOWN, is_source
@@ -108,8 +109,14 @@ def _try(command: Json, python: Optional[str], found: Json, keep_in: Optional[st
     for name in ("privileges", "bcc"):
         if not found[name]["ok"]:
             return _refused("unsupported", found[name]["why"], [])
+    try:
+        packed = config.pack("summary", {"device": (command.get("knobs") or {}).get("device", "")})
+    except config.KnobError as error:
+        return _refused("failed", str(error), [])
     job = {key: command.get(key, "") for key in ("spec", "source")}
-    job.update(cpus=cpus.nr_cpu_ids(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, explains=True)
+    job.update(
+        cpus=cpus.nr_cpu_ids(), ring=found["ring_buffer"]["ok"], keep_in=keep_in, config=packed.hex(), explains=True
+    )
     answer = _answer(dict(job, compiled=command.get("compiled")), python)
     missing = [{"name": one["name"], "attach": None, "tried": one["tried"]} for one in answer["missing"]]
     if not answer["ok"]:

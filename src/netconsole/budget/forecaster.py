@@ -70,6 +70,10 @@ NAME = "hooks"
 MOMENT_S = 0.5
 """Long enough to find the rate of a busy hook, short enough to wait for before a probe starts."""
 MAX_CPUS = 8192
+_XDP = ("xdp:native", "xdp:generic")
+_INSTEAD_OF_XDP = "raw_tracepoint:netif_receive_skb"
+"""Where packets are counted for an XDP program: at one device it sees no more. One that counts would change the device.
+"""
 
 _CODE = """
 struct hook_on_cpu {
@@ -130,7 +134,7 @@ def _add(wanted: _Wanted, program: Mapping[str, object]) -> None:
         return
     wanted.known.add(same)
     number = len(wanted.specs)
-    attach = [{**one, "function": f"hook_{number}"} for one in alternatives]
+    attach = [{**one, "point": _counted_at(one["point"]), "function": f"hook_{number}"} for one in alternatives]
     kept = {key: program[key] for key in ("measures", "module", "unless") if key in program}
     wanted.specs.append({**kept, "name": f"hook_{number}", "required": False, "attach": attach})
     wanted.code += f"\nint hook_{number}(void *ctx)\n{{\n    return count_run({number});\n}}\n"
@@ -159,8 +163,13 @@ def measure_hooks(manifests: Sequence[Manifest], moment_s: float = MOMENT_S, hos
         for attach, rates in by_cpu.items()
         for point in written(attach)
     }
+    hooks.update((point, hooks[_INSTEAD_OF_XDP]) for point in _XDP if _INSTEAD_OF_XDP in hooks)
     packets = None if before is None or after is None else max(0, after - before) / (ended - began)
     return HookRates(hooks, packets)
+
+
+def _counted_at(point: str) -> str:
+    return _INSTEAD_OF_XDP if point in _XDP else point
 
 
 def _packets(host: AnyHost) -> int | None:

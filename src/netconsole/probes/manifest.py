@@ -327,6 +327,11 @@ class Manifest:
     btf_modules: tuple[str, ...] = ()
     """Kernel modules whose types it names, and whose functions it attaches to."""
 
+    @property
+    def is_of_one_device(self) -> bool:
+        """Whether it has a program that is attached to a device (XDP), which the knob `device` names."""
+        return any(one.point.startswith("xdp:") for program in self.programs for one in program.attach)
+
     def code(self) -> str:
         """The text of probe.bpf.c with all that it includes; empty for a probe that is not BPF. Raises BadInput."""
         return includes.read(self.directory / CODE) if self.source == "bpf" else ""

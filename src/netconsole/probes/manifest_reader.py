@@ -46,7 +46,7 @@ SHOWN_AS = (
     "process", "socket", "mac", "packet", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
     "tracked", "tcp_tracked", "tc_class", "prefix",
 )  # fmt: skip
-POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe")
+POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe", "xdp")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h
 COMMON_KNOBS = (*FILTERS, "events_per_s", "threshold_us", "flows_one_in", ROWS_ONE_IN)
 MAX_PATTERN = 128

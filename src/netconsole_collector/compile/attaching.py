@@ -56,7 +56,7 @@ def _load_program(function: str, code: bytes, kind: str, target: Optional[Attach
     if rdonly_cast:
         code = loading.link(code, {loading.RDONLY_CAST: rdonly_cast})
     if target is None:
-        plain = {"raw_tracepoint": loading.RAW_TRACEPOINT, "tracepoint": loading.TRACEPOINT}
+        plain = {"raw_tracepoint": loading.RAW_TRACEPOINT, "tracepoint": loading.TRACEPOINT, "xdp": loading.XDP}
         version = header_tree.version_code(os.uname().release)
         return loading.load(function, code, plain.get(kind, loading.KPROBE), version=version)
     typed = {"fentry": loading.TRACE_FENTRY, "fexit": loading.TRACE_FEXIT}

@@ -37,6 +37,7 @@ from netconsole_collector.compile.compiled import (
 from netconsole_collector.compile.refused import NOT_LOADED, ProbeRefused, no_maps
 from netconsole_collector.kernel import attach, bpf_maps, loading, modules, page_map
 from netconsole_collector.kernel.process import on_parents_death
+from netconsole_collector.probe import config
 from netconsole_collector.types import btf
 
 _STDOUT = 1
@@ -273,6 +274,7 @@ class Worker:
             refused: List[Json] = []
             for point in attach.kinds_of(attach.parse(alternative["point"]), self._may_be_typed):
                 try:
+                    point = attach.at_device(point, config.device_of(bytes.fromhex(self.job.get("config", ""))))
                     program, link = attached_at(compiled, codes, alternative, point, direct, attach_function)
                 except attach.CannotAttach as error:
                     refused.append({"point": attach.text(point), "why": str(error), "detail": ""})

@@ -1,22 +1,27 @@
-"""Attaches a loaded program to an attach point: "raw_tracepoint:kfree_skb", "fentry:tun_net_xmit".
+"""Attaches a loaded program to an attach point: "raw_tracepoint:kfree_skb", "fentry:tun_net_xmit", "xdp:native:eth0".
 
-A manifest says "entry:FUNCTION" or "return:FUNCTION". There are two kinds of programs for each (:func:`kinds_of`).
+A manifest says "entry:FUNCTION" or "return:FUNCTION". There are two kinds of programs for each (:func:`kinds_of`). It
+says "xdp:native" or "xdp:generic", and the knob `device` says at which device (:func:`at_device`).
 
 It uses the system calls themselves, and writes nothing to tracefs. An attachment is one descriptor. It ends when the
 last copy of the descriptor is closed.
 """
 
 import ctypes
+import errno
 import fcntl
 import functools
 import os
 import re
+import socket
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from netconsole_collector.kernel import syscalls
 
-_FORM = re.compile(r"raw_tracepoint:\w+|tracepoint:\w+:\w+|(?:entry|return|fentry|fexit|kprobe|kretprobe):[\w.]+")
+_FORM = re.compile(
+    r"raw_tracepoint:\w+|tracepoint:\w+:\w+|xdp:(?:native|generic)(?::\S{1,15})?|(?:entry|return|fentry|fexit|kprobe|kretprobe):[\w.]+"
+)
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PMU = "/sys/bus/event_source/devices/{}"
 _CALLED = r"^{} .*(\n\t.*)*\bdirect(\(jmp\))?-->"
@@ -27,7 +32,20 @@ _KINDS = {"entry": (TYPED[0], BY_KPROBE[0]), "return": (TYPED[1], BY_KPROBE[1])}
 """Of programs on a function, the cheaper kind first."""
 _WRITTEN = {kind: written for written, kinds in _KINDS.items() for kind in kinds}
 
-_RAW_TRACEPOINT_OPEN = 17
+XDP = "xdp"
+_XDP_WAYS = {"generic": 1 << 1, "native": 1 << 2}
+"""XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE (include/uapi/linux/if_link.h)."""
+_XDP_REFUSALS = {
+    errno.EBUSY: "another XDP program is there already, and netconsole replaces none",
+    errno.EEXIST: "another XDP program is there already, and netconsole replaces none",
+    errno.EOPNOTSUPP: "the driver of this device has no native XDP",
+    errno.EINVAL: "the kernel is older than 5.9, or the driver cannot with these settings (MTU, LRO, queues)",
+}
+"""The reason is in no errno, only in the tracepoint xdp:bpf_xdp_link_attach_failed."""
+
+_RAW_TRACEPOINT_OPEN, _LINK_CREATE = 17, 28
+_BPF_XDP = 37
+"""enum bpf_attach_type."""
 _PERF_TYPE_TRACEPOINT = 2
 _PERF_EVENT_IOC_SET_BPF = 0x40042408
 NO_KPROBES = "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)"
@@ -40,7 +58,7 @@ class CannotAttach(Exception):
 
 
 class Point(NamedTuple):
-    """An attach point. Only a classic tracepoint has a ``category``."""
+    """An attach point. Only a classic tracepoint has a ``category``. Of XDP it is the way, and ``name`` the device."""
 
     kind: str
     category: str
@@ -50,9 +68,11 @@ class Point(NamedTuple):
 def parse(text: str) -> Point:
     """Raises ValueError; the message has the expected form."""
     if not _FORM.fullmatch(text):
-        forms = "raw_tracepoint:NAME, tracepoint:CATEGORY:NAME, entry:FUNCTION, return:…, fentry:…, fexit:…, kprobe:…"
+        forms = "raw_tracepoint:NAME, tracepoint:CATEGORY:NAME, entry:FUNCTION, return:…, kprobe:…, xdp:native"
         raise ValueError("attach point {!r}: expected one of {}".format(text, forms))
-    words = text.split(":")
+    words = text.split(":", 2)
+    if words[0] == XDP:
+        return Point(XDP, words[1], words[2] if len(words) == 3 else "")
     return Point(words[0], words[1] if len(words) == 3 else "", words[-1])
 
 
@@ -72,7 +92,18 @@ def kinds_of(point: Point, typed: bool = False) -> List[Point]:
 def written(point: str) -> List[str]:
     """How a manifest may have named the point where a program is attached."""
     kind, _, name = point.partition(":")
+    if kind == XDP:
+        return [point, text(parse(point)._replace(name=""))]
     return [point, "{}:{}".format(_WRITTEN[kind], name)] if kind in _WRITTEN else [point]
+
+
+def at_device(point: Point, device: str) -> Point:
+    """The point at a device, if it is one of XDP that has none yet. Raises CannotAttach without a device."""
+    if point.kind != XDP or point.name:
+        return point
+    if not device:
+        raise CannotAttach("an XDP program is of one device: name it (--device, the knob device)")
+    return point._replace(name=device)
 
 
 def tracefs() -> Optional[str]:
@@ -115,6 +146,8 @@ def check(point: Point) -> None:
     """Raises CannotAttach for what can be known without a try. It is cheap, and the reason is better than an errno."""
     if point.kind == "tracepoint":
         _tracepoint_id(point)
+    elif point.kind == XDP:
+        _index_of(point.name)
     elif point.kind in TYPED:
         if not _in_kallsyms(point.name):
             raise CannotAttach(
@@ -141,6 +174,8 @@ def attach(point: Point, program_fd: int, typed: bool = False) -> int:
             return _raw_tracepoint("" if typed else point.name, program_fd)
         if point.kind == "tracepoint":
             return _perf_event(_PERF_TYPE_TRACEPOINT, _tracepoint_id(point), None, program_fd)
+        if point.kind == XDP:
+            return _xdp(point, program_fd)
         kind = int(_read(_PMU.format("kprobe/type")))
         return _perf_event(kind, _KRETPROBE if point.kind == "kretprobe" else 0, point.name, program_fd)
     except OSError as error:
@@ -201,7 +236,22 @@ class ComingBack:
 def _reason(point: Point, error: OSError) -> str:
     if point.kind == "raw_tracepoint" and error.errno == 2:
         return "no such tracepoint in this kernel, or its module is not loaded"
+    if point.kind == XDP and error.errno in _XDP_REFUSALS:
+        return _XDP_REFUSALS[error.errno]
     return "not attachable ({})".format(error.strerror)
+
+
+def _index_of(device: str) -> int:
+    try:
+        return socket.if_nametoindex(device)
+    except OSError:
+        raise CannotAttach("no device {} in the network namespace of the collector".format(device)) from None
+
+
+def _xdp(point: Point, program_fd: int) -> int:
+    """A link, which ends with its last descriptor (BPF_LINK_CREATE for XDP, from 5.9). It replaces no other program."""
+    where = struct.pack("=IIII", program_fd, _index_of(point.name), _BPF_XDP, _XDP_WAYS[point.category])
+    return syscalls.bpf(_LINK_CREATE, where)
 
 
 def _raw_tracepoint(name: str, program_fd: int) -> int:

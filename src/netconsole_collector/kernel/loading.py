@@ -13,7 +13,7 @@ from typing import Mapping, Optional, Tuple
 
 from netconsole_collector.kernel import syscalls
 
-KPROBE, TRACEPOINT, RAW_TRACEPOINT, TRACING = 2, 5, 17, 26
+KPROBE, TRACEPOINT, XDP, RAW_TRACEPOINT, TRACING = 2, 5, 6, 17, 26
 """enum bpf_prog_type."""
 TRACE_RAW_TP, TRACE_FENTRY, TRACE_FEXIT = 23, 24, 25
 """enum bpf_attach_type, of TRACING programs."""

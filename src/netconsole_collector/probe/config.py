@@ -34,6 +34,8 @@ MODES = ("counters", "summary", "details")
 DETAILS_RUNS_PER_S = 20000
 """Circuit breaker: at most so many runs a second, on all CPUs together, do the work of details. Such a run takes 0.1 to
 0.2 us longer: 0.4 % of a core at most, in any storm."""
+_DEVICE_AT = 8
+"""Offset of the device in struct nc_config."""
 _WINDOW_SHIFT = 27
 """NC_WINDOW_SHIFT of breaker.h."""
 _WINDOW_NS = 1 << _WINDOW_SHIFT
@@ -163,6 +165,11 @@ def pack(
 def attended(mono_ns: int) -> bytes:
     """The value of nc_attended after a reading at ``mono_ns``."""
     return struct.pack("=Q", (mono_ns + _ATTENDED_S * _NS_PER_S) >> _WINDOW_SHIFT)
+
+
+def device_of(packed: bytes) -> str:
+    """The device in the bytes of :func:`pack`; empty: any."""
+    return packed[_DEVICE_AT : _DEVICE_AT + 16].rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
 def _runs(per_s: float) -> int:

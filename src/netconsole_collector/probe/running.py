@@ -126,6 +126,8 @@ class RunningProbe:
         if mode not in modes:
             raise config.KnobError("mode {!r}: this probe has {}".format(mode, " and ".join(modes)))
         raw = config.pack(mode, knobs, self.bound_pct, reasons=self._drop_reasons)
+        if self._moves(knobs):
+            raise config.KnobError("knob device: it stays at its device; unload the probe, and load it again")
         self._configured += 1
         sets = device_sets.pack(knobs, self._configured)
         if self._is_resting and _may_rest(mode, knobs):
@@ -141,6 +143,11 @@ class RunningProbe:
             self._awake()
         if not self._is_resting:
             self._detach_others(mode)
+
+    def _moves(self, knobs: Json) -> bool:
+        """Whether a program is at another device than these knobs want."""
+        places = [attach.parse(one.point) for one in self.programs if one.point.startswith(attach.XDP)]
+        return any(one.name != knobs.get("device") for one in places)
 
     def bound(self, percent: float) -> None:
         """Changes what its details may take. Raises OSError."""

@@ -21,7 +21,7 @@ from netconsole.host.collector_process import CollectorProcess
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import Manifest
 from netconsole.telemetry import frames
-from tests.support.live.network import IS_EMULATED
+from tests.support.live.network import IS_EMULATED, Namespace
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
@@ -64,7 +64,9 @@ class Measurement:
 
     limit_s = LIMIT_S
 
-    def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
+    def __init__(self, interval_ms: int = INTERVAL_MS, inside: Namespace | None = None) -> None:
+        """``inside``: a network namespace that the collector is in."""
+        self._enter = [] if inside is None else ["nsenter", f"--net=/run/netns/{inside.name}"]
         self._process = self.start()
         self._changed = threading.Condition(threading.RLock())
         self._ids = itertools.count(1)
@@ -88,7 +90,12 @@ class Measurement:
     # ---- where it runs: the lab has it elsewhere ----
 
     def start(self) -> CollectorProcess:
-        return CollectorProcess(measuring_command())
+        return CollectorProcess([*self._enter, *measuring_command()])
+
+    @property
+    def pid(self) -> int:
+        """Of the collector."""
+        return self._process.pid
 
     def clock_ns(self) -> int:
         """The monotonic clock of the measured host."""

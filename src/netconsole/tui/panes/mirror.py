@@ -18,7 +18,7 @@ from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import Tone
 
-MIRROR, NIC = "mirror", "nic_counters"
+MIRROR, XDP, NIC = "mirror", "mirror_xdp", "nic_counters"
 BACKLOG = "CPU_BACKLOG"
 LOST = {"backlog": "lost_backlog", "firewall, IP, UDP": "lost_stack", "socket": "lost_socket"}
 """The counter of each stage of this host that loses, in order."""
@@ -91,6 +91,7 @@ def stages(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
         place = Subject(MIRROR, "table", "numbered", before.key)
         yield MirrorStage("before this host", None, before.counts["lost"], f"gaps in the numbers of {name}", place)
     yield _nic(scene)
+    yield from _at_driver(scene)
     losses = list(scene.state.rows(MIRROR, "losses"))
     yield _stage(state, "backlog", _loss([row for row in losses if row.labels.get("reason") == BACKLOG]))
     yield _passed(state, "arrived")
@@ -153,6 +154,16 @@ def _nic(scene: Scene) -> MirrorStage:
         return MirrorStage(name, lost=CountState(0, 0, 0.0))
     meaning = f"{label_text(row.labels.get('device'))}: {label_text(row.labels.get('meaning'))} (of all its packets)"
     return MirrorStage(name, None, row.counts["count"], meaning, Subject(NIC, "table", "losses", row.key))
+
+
+def _at_driver(scene: Scene) -> Iterator[MirrorStage]:
+    """What an XDP program saw, if one does: what does not arrive afterwards is lost between."""
+    state = scene.state.probes.get(XDP)
+    if state is not None and state.counters:
+        _, way, device = (state.attach[0] if state.attach else "xdp:no:device").split(":", 2)
+        subject = Subject(XDP, "probe", "arrived", ())
+        where = f"{way} XDP at {figure.safe(device, 15)}"
+        yield replace(_passed(state, "arrived"), name="at the driver", where=where, subject=subject)
 
 
 def _most(found: Iterable[RowState], name: str) -> RowState | None:

@@ -2,7 +2,7 @@
 #ifndef NETCONSOLE_TUNNEL_H
 #define NETCONSOLE_TUNNEL_H
 
-#include "../../common/path.h"
+#include "path.h"
 
 #define TUNNEL_GENEVE 6081
 #define TUNNEL_ETHERNET 0x6558

@@ -1,0 +1,235 @@
+"""mirror_xdp: what the driver hands over is what was sent, at native and generic XDP; and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import select
+import signal
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from netconsole.telemetry import frames
+from tests.live.contexts.test_mirror import INNER, erspan, frame, geneve, gre, udp, vxlan
+from tests.live.probes.test_mirror import SEND, VXLAN, B
+from tests.support.live.contexts.filters import FILTERS, FLOWS
+from tests.support.live.contexts.packets import IPV4, IPV6, MACS, Flow
+from tests.support.live.measurement import LIMIT_S, Measurement, manifest_of
+from tests.support.live.network import Namespace, Wire, send_frames
+
+PROBE = "mirror_xdp"
+DEVICE = Wire.DEVICES[1]
+ARP = bytes.fromhex("02000000000b02000000000a0806") + bytes(46)
+
+
+@pytest.fixture
+def inside(wire: Wire) -> Iterator[Measurement]:
+    measurement = Measurement(inside=wire.b)
+    yield measurement
+    measurement.close()
+
+
+def program_at(namespace: Namespace, device: str = DEVICE) -> dict[str, object]:
+    """What the kernel says of the XDP program at a device; empty: there is none."""
+    (link,) = json.loads(namespace.ip("-json", "-details", "link", "show", "dev", device))
+    found: dict[str, object] = link.get("xdp", {})
+    return found
+
+
+def refusal(measurement: Measurement, **knobs: frames.Scalar) -> str:
+    """Why it is not loaded with these knobs."""
+    manifest = manifest_of(PROBE)
+    spec = {"spec": manifest.raw, "source": manifest.code(), "mode": "summary"}
+    reply = measurement.command(command="load", probe=PROBE, knobs={**manifest.knobs, **knobs}, **spec)
+    assert not reply.ok
+    return str(reply.error)
+
+
+@pytest.mark.proves(
+    "mirror_xdp",
+    "counters.{seen,arrived,arrived_bytes}",
+    "tables.flows.{device,source,target,tunnel,vni,source_port,target_port,ethertype,vlan,protocol,packets,bytes}",
+    "tables.vnis.{device,tunnel,vni,packets,bytes}",
+    "tables.queues.{device,packets,bytes}",
+    "tables.tuples.{source,source_port,target,target_port,packets}",
+    "modes.summary",
+)
+@pytest.mark.parametrize("way", ["native", "generic"])
+def test_what_comes_to_the_driver_is_what_was_sent(inside: Measurement, wire: Wire, way: str) -> None:
+    if way == "generic":
+        wire.a.ip("link", "set", Wire.DEVICES[0], "mtu", "9000")
+    inside.load(PROBE, device=DEVICE)
+    assert list(inside.statuses[PROBE].attach) == [f"xdp:{way}:{DEVICE}"]
+    inside.begin()
+    tuples, flows, rounds, vni, vlan = 5, 40, 10, 0xABCDE, 77
+    sent, size = map(int, wire.a.python(SEND, B, VXLAN, tuples, flows, rounds, vni, vlan).split())
+    others = 7
+    send_frames(wire.a, Wire.DEVICES[0], [ARP] * others)
+    inside.settle()
+    assert inside.counter(PROBE, "seen") == sent + others
+    assert inside.counter(PROBE, "arrived") == sent == tuples * flows * rounds
+    assert inside.counter(PROBE, "arrived_bytes") == size
+    within: dict[str, frames.Label] = {"vni": vni, "tunnel": "VXLAN", "device": DEVICE}
+    both = {"packets": sent, "bytes": size}
+    assert [(row.labels, row.counts) for row in inside.rows(PROBE, "vnis")] == [(within, both)]
+    assert sum(row.counts["packets"] for row in inside.rows(PROBE, "queues")) == sent
+    rows = inside.rows(PROBE, "flows")
+    assert {row.labels["source_port"]: row.counts["packets"] for row in rows} == {
+        1000 + number: sent // flows for number in range(flows)
+    }
+    for row in rows:
+        number = int(str(row.labels["source_port"])) - 1000
+        assert row.labels == {
+            **within, "source": f"10.1.{number >> 8}.{number & 255}", "target": "10.2.0.1", "target_port": 53,
+            "source_port": 1000 + number, "ethertype": "IPv4", "vlan": vlan, "protocol": "UDP",
+        }  # fmt: skip
+    outer = {row.labels["source_port"]: row.counts["packets"] for row in inside.rows(PROBE, "tuples")}
+    assert outer == {40000 + number: sent // tuples for number in range(tuples)}
+    inside.command(command="unload", probe=PROBE)
+    assert not program_at(wire.b)
+
+
+PACKETS = [
+    vxlan(frame(vlan=77)), vxlan(frame(vlan=77)), vxlan(frame(Flow("2001:db8::1", "2001:db8::2", 7, 8))),
+    geneve(frame(), options=8), gre(0x6558, frame()), gre(0x0800, INNER.packet()), erspan(frame(), 0x155),
+    *(gre(0x6558, frame(), 0x3000, struct.pack(">II", 7, number)) for number in (1, 2, 6, 4)),
+    vxlan(frame(), flags=0), vxlan(frame()[:13]), vxlan(frame(), length=15), geneve(frame(), first=0x40),
+    vxlan(frame(), source="192.0.2.77"),
+]  # fmt: skip
+"""A tunnel of each kind, numbers with a gap, wrong headers."""
+
+
+def on_the_wire(packet: bytes) -> bytes:
+    return MACS + struct.pack(">H", IPV4) + packet
+
+
+def without_netns(labels: Mapping[str, frames.Label]) -> frozenset[tuple[str, frames.Label]]:
+    return frozenset((name, value) for name, value in labels.items() if name not in ("netns", "queue", "cpu"))
+
+
+@pytest.mark.proves(
+    "mirror_xdp",
+    "counters.malformed",
+    "tables.malformed.{wrong,tunnel,source,packets}",
+    "tables.numbered.{source,target,tunnel,vni,packets,lost,late,restarts}",
+    "tables.pairs.{device,tunnel,vni,source,target,packets,bytes,flows}",
+    "tables.senders.{device,tunnel,source,packets,bytes,tuples}",
+    "tables.tuples.{device,tunnel,bytes}",
+    "tables.queues.{queue,cpu}",
+)
+def test_the_stack_and_the_driver_see_the_same(inside: Measurement, wire: Wire) -> None:
+    """The probe mirror looks at each packet again, behind the driver, and is proven by packets of its own."""
+    inside.load(PROBE, device=DEVICE)
+    inside.load("mirror", netns=wire.b.inode)
+    inside.begin()
+    send_frames(wire.a, Wire.DEVICES[0], [on_the_wire(packet) for packet in PACKETS])
+    inside.settle()
+    assert inside.counter(PROBE, "seen") == inside.counter(PROBE, "arrived") == len(PACKETS)
+    for counter in ("arrived", "arrived_bytes", "malformed"):
+        assert inside.counter(PROBE, counter) == inside.counter("mirror", counter)
+    assert inside.counter(PROBE, "malformed") == 4
+    for table in ("flows", "pairs", "vnis", "tuples", "senders", "queues", "malformed", "numbered"):
+        here, there = ({without_netns(row.labels): (row.counts, row.gauges) for row in inside.rows(probe, table)}
+                       for probe in (PROBE, "mirror"))  # fmt: skip
+        assert here and here == there, table
+    assert {row.labels["queue"] for row in inside.rows(PROBE, "queues")} == {0}
+    (numbered,) = inside.rows(PROBE, "numbered", vni=7)
+    assert numbered.counts == {"packets": 4, "lost": 2, "late": 1, "restarts": 0}
+
+
+@pytest.mark.proves("mirror_xdp", "knobs.{device,address,port,protocol,vlan,ethertype,vxlan_port}")
+def test_filters_are_of_what_is_inside(inside: Measurement, wire: Wire) -> None:
+    flows = [*FLOWS, Flow(vlan=42)]
+    packets = [on_the_wire(vxlan(frame(replace(one, vlan=0), one.vlan))) for one in flows]
+    inside.load(PROBE, device=DEVICE)
+    of_frames: list[tuple[dict[str, str | int], set[int]]] = [
+        ({"vlan": 42}, {6}),
+        ({"vlan": 43}, set()),
+        ({"ethertype": 0x86DD}, {4, 5}),
+        ({"vxlan_port": 4790}, set()),
+    ]
+    of_flows = [(knobs, wanted) for knobs, wanted in FILTERS if knobs and not knobs.keys() & {"device", "netns"}]
+    for knobs, wanted in [*of_frames, *of_flows[:8], of_flows[-1]]:
+        inside.set(PROBE, device=DEVICE, **knobs)
+        inside.begin()
+        send_frames(wire.a, Wire.DEVICES[0], packets if "vlan" in knobs else packets[:6])
+        inside.settle()
+        assert inside.counter(PROBE, "arrived") == len(wanted), knobs
+
+
+@pytest.mark.proves("mirror_xdp", "ledger.{map_full,parse_failed}")
+def test_what_has_no_room_or_cannot_be_read_is_in_the_ledger(inside: Measurement, wire: Wire) -> None:
+    manifest = manifest_of(PROBE)
+    spec = copy.deepcopy(dict(manifest.raw))
+    spec["tables"]["flows"]["max_rows"] = 2  # type: ignore[index]
+    knobs = {**manifest.knobs, "device": DEVICE}
+    load: dict[str, object] = {"spec": spec, "source": manifest.code(), "mode": "summary", "knobs": knobs}
+    assert inside.command(command="load", probe=PROBE, **load).ok
+    inside.begin()
+    extended = struct.pack(">IHBB", 6 << 28, 16, 0, 64) + bytes(32) + bytes([17, 0, 1, 4, 0, 0, 0, 0]) + bytes(8)
+    flows = [vxlan(frame(Flow(source_port=number))) for number in range(5)]
+    packets = [*flows, vxlan(MACS + struct.pack(">H", IPV6) + extended)]
+    send_frames(wire.a, Wire.DEVICES[0], [on_the_wire(packet) for packet in packets])
+    inside.settle()
+    assert inside.counter(PROBE, "arrived") == len(packets)
+    assert inside.ledger(PROBE, "map_full") == len(packets) - 2
+    assert inside.ledger(PROBE, "parse_failed") == 1
+
+
+def test_garbage_passes_and_is_counted(inside: Measurement, wire: Wire) -> None:
+    chance, many = random.Random(7), 2000
+    inside.load(PROBE, device=DEVICE)
+    inside.begin()
+    garbage = [
+        udp(VXLAN, bytes([chance.choice([0, 8, 255])]) + chance.randbytes(chance.randrange(90))) for _ in range(many)
+    ]
+    cut = [one[: chance.randrange(1, len(one))] if chance.random() < 0.3 else one for one in garbage]
+    send_frames(wire.a, Wire.DEVICES[0], [on_the_wire(packet) for packet in cut])
+    inside.settle()
+    assert inside.counter(PROBE, "seen") == many
+    assert 0 < inside.counter(PROBE, "malformed") <= inside.counter(PROBE, "arrived") <= many
+    assert wire.b.statistics(DEVICE)["rx"]["dropped"] == 0
+
+
+def test_a_killed_collector_leaves_no_program(inside: Measurement, wire: Wire) -> None:
+    inside.load(PROBE, device=DEVICE)
+    assert program_at(wire.b)
+    with os.fdopen(os.pidfd_open(inside.pid), "rb") as ended:
+        os.kill(inside.pid, signal.SIGKILL)
+        assert select.select([ended], [], [], LIMIT_S)[0]
+    assert not program_at(wire.b)
+
+
+def test_another_program_stays(inside: Measurement, wire: Wire) -> None:
+    first = Measurement(inside=wire.b)
+    try:
+        first.load(PROBE, device=DEVICE)
+        before = program_at(wire.b)
+        why = refusal(inside, device=DEVICE)
+        assert "another XDP program is there already" in why
+        assert program_at(wire.b) == before
+    finally:
+        first.close()
+
+
+def test_it_needs_a_device_and_stays_there(inside: Measurement, wire: Wire) -> None:
+    assert "name it (--device" in refusal(inside)
+    assert "no device nowhere in the network namespace" in refusal(inside, device="nowhere")
+    inside.load(PROBE, device=DEVICE)
+    reply = inside.command(command="set", probe=PROBE, mode="summary", knobs={"device": "lo"})
+    assert not reply.ok and "stays at its device" in str(reply.error)
+
+
+def test_the_device_goes_and_the_collector_does_not(inside: Measurement, wire: Wire) -> None:
+    wire.b.ip("link", "add", "xdp-a", "type", "veth", "peer", "name", "xdp-b")
+    inside.load(PROBE, device="xdp-a")
+    wire.b.ip("link", "del", "xdp-a")
+    inside.begin()
+    inside.settle()
+    inside.command(command="unload", probe=PROBE)
+    inside.load(PROBE, device=DEVICE)
