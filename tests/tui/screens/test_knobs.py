@@ -233,3 +233,15 @@ async def test_to_see_more_of_the_time_is_dearer(
         with one.session.view() as state:
             state.apply(frames.Status(**stamp, state="attached", mode="summary", knobs={"seen_pct": now}))
         assert form._costs_more(ProbeChoice("summary", knobs={"seen_pct": wanted})) is is_dearer
+
+
+async def test_what_is_not_at_its_default_says_so_and_who_changed_it() -> None:
+    async with running() as one:
+        probe = one.session.state.probes["kernel_drops"]
+        probe.knobs = {**one.app.manifests["kernel_drops"].knobs, "events_per_s": 7, "port": 53}
+        probe.why = "samples 7 events a second: the kernel's share of a core was over its limit"
+        one.table("kernel_drops-drops").focus()
+        text = await one.press("e")
+        assert "netconsole changed it: samples 7 events a second" in text
+        assert "100 by default; budget of sampled events" in text
+        assert " 0 by default" not in text, "a filter is the user's"

@@ -19,7 +19,7 @@ from netconsole.base import figure
 from netconsole.base.errors import BadInput, Unable
 from netconsole.budget.forecast import is_costly
 from netconsole.host.identity import namespace_inode
-from netconsole.probes.knobs import hint
+from netconsole.probes.knobs import FILTERS, hint
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.loader import choice
 from netconsole.profile.profile import ProbeChoice
@@ -31,7 +31,7 @@ from netconsole.tui.terminal.threads import in_thread
 from netconsole.tui.widgets.choice import Choice
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.look import Tone
-from netconsole.tui.widgets.painted import Line
+from netconsole.tui.widgets.painted import Line, cut
 from netconsole_collector.probe.config import SEEN_PCT
 from netconsole_collector.questions.namespace import names_of
 
@@ -50,7 +50,7 @@ Begin: TypeAlias = Callable[[Manifest, ProbeChoice], Future[None]]
 
 
 class KnobsScreen(Screen[None]):
-    """A form with one line per knob. Enter applies the values, Esc changes nothing.
+    """A form with one line per knob, the filters first. Enter applies the values, Esc changes nothing.
 
     A change that makes a probe cost more is forecast first. If it would exceed the budget, the user must confirm it.
     """
@@ -101,11 +101,13 @@ class KnobsScreen(Screen[None]):
         yield Lines(id="knobs-title")
         with VerticalScroll(id="knobs", can_focus=False):
             yield self._of_words(MODE, mode, (OFF, *manifest.modes))
-            for name, default in manifest.knobs.items():
+            for name, default in sorted(manifest.knobs.items(), key=lambda knob: knob[0] not in FILTERS):
                 if isinstance(default, bool):
                     yield self._of_words(name, str(values.get(name, default)).lower(), ("false", "true"))
                 else:
-                    yield self._field(name, self._shown(name, values.get(name)), hint(name, default))
+                    is_changed = name not in FILTERS and values.get(name) != default
+                    told = f"{default} by default; {hint(name, default)}" if is_changed else hint(name, default)
+                    yield self._field(name, self._shown(name, values.get(name)), told)
         yield Lines(id="knob-hint")
         yield Lines(id="told")
         yield Lines(id="over-footer")
@@ -115,8 +117,10 @@ class KnobsScreen(Screen[None]):
         with self._session.view() as state:
             known = state.probes.get(self.probe)
         note = "set a mode to start it" if known is None or not known.measuring else "counting continues meanwhile"
+        if known is not None and known.status == "attached" and known.why:  # nothing is missing, yet there is a reason
+            note = f"netconsole changed it: {figure.safe(known.why)}"
         title: Line = [(f" Knobs of {self.probe}", "strong"), (f"  probe {place}; {note}", "dim")]
-        self.query_one("#knobs-title", Lines).show(title)
+        self.query_one("#knobs-title", Lines).show(cut(title, self.size.width))
         keys = (
             ("Enter", "apply"),
             ("Esc", "change nothing"),
