@@ -209,6 +209,15 @@ static inline int is_ipv6_off(u32 reason)
 #endif
 }
 
+static inline int is_without_reason(u32 reason)
+{
+#ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
+    return reason == SKB_DROP_REASON_NOT_SPECIFIED;
+#else
+    return 1;           /* this kernel has none */
+#endif
+}
+
 /* To whom the frame was sent, of a packet that IP turned away, or IPv6 because it is off. HOOK_TO_MANY: by broadcast or multicast, so that
  * nobody misses it: in a network of several subnets each host gets the broadcasts of all. HOOK_TO_HOST: to this host alone. Of IPv4 it has
  * no route yet, and the kernel gives no reason: from an address that cannot be its sender, or to one that cannot be its target (before
@@ -224,13 +233,11 @@ static inline u32 sent_to(struct sk_buff *skb, u32 reason)
         return HOOK_NONE;
     if (type == FRAME_TO_ALL || type == FRAME_TO_GROUP)
         return HOOK_TO_MANY;
-#ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
-    if (reason == SKB_DROP_REASON_NOT_SPECIFIED && type == FRAME_TO_HOST) {
+    if (is_without_reason(reason) && type == FRAME_TO_HOST) {
         if (!NC_GET(skb, _skb_refdst))
             return HOOK_TO_HOST;
         return has_source_route(skb) ? HOOK_SOURCE_ROUTE : HOOK_NONE;
     }
-#endif
     if (is_ipv6_off(reason) && type == FRAME_TO_HOST)
         return HOOK_TO_HOST;
 #endif
@@ -240,12 +247,8 @@ static inline u32 sent_to(struct sk_buff *skb, u32 reason)
 /* Whether IP may have turned a packet away because of its addresses. */
 static inline int is_of_addresses(u32 reason)
 {
-#ifdef HAVE_SKB_DROP_REASON_NOT_SPECIFIED
-    if (reason == SKB_DROP_REASON_NOT_SPECIFIED)
+    if (is_without_reason(reason))
         return 1;
-#else
-    return 1;           /* a kernel without reasons */
-#endif
 #ifdef HAVE_SKB_DROP_REASON_IP_INADDRERRORS
     if (reason == SKB_DROP_REASON_IP_INADDRERRORS)
         return 1;

@@ -16,7 +16,7 @@ from netconsole.probes.sentences import alternatives, check_sentence, word
 
 CAUSE_KINDS = ("full", "shed", "fault", "refused", "unwanted", "harmless", "unknown")
 """What a cause is to people; the words are in probes/common/drop_causes.toml."""
-CAUSE_LABELS = ("reason", "location", "hook", "protocol", "ethertype", "class", "device", "port", "netns")
+CAUSE_LABELS = ("reason", "location", "hook", "protocol", "ethertype", "class", "device", "port", "netns", "provenance")
 """Labels of rows of drops. An entry fits a row that has those which the entry names."""
 REASONLESS = ("NOT_SPECIFIED", "unknown")
 """The reason of a row to which the kernel gives none."""

@@ -4,7 +4,8 @@
 `insert_failed` moved meanwhile (net/netfilter/nf_conntrack_core.c): the table is full, or another connection has the
 addresses and ports that a packet would get. `legacy_table`, `legacy_chain`, `legacy_rule`: the one rule of
 iptables-legacy that dropped meanwhile, or the only one that ever has, at ``hook``; without a number
-(`is_legacy_policy`) it is the policy of the chain.
+(`is_legacy_policy`) it is the policy of the chain. With ``or_rules``, where none of this is it, also the answer of
+`firewall`, of all hooks: before 5.17 the kernel does not tell nftables from these.
 """
 
 import time
@@ -13,6 +14,7 @@ from typing import Any, Dict, Iterable, List, Optional
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.legacy_firewall import LegacyRule, dropped
 from netconsole_collector.questions.known import Json
+from netconsole_collector.questions.net import firewall
 from netconsole_collector.questions.within import sysctl, within
 from netconsole_collector.sources.net.protocol_counters import CONNTRACK, ENTRIES, parse_conntrack
 
@@ -26,6 +28,8 @@ def answer(arguments: Json) -> Any:
     """Of the namespace ``netns``; ``protocol`` is IPv4 or IPv6, and ``hook`` where it drops, where that is known."""
     protocols = _OF_PROTOCOL.get(str(arguments.get("protocol")), ("ipv4", "ipv6"))
     found = within(arguments, lambda: _looked_up(protocols, str(arguments.get("hook"))))
+    if arguments.get("or_rules") and not (found["full"] or found["no_port"] or found["legacy_chain"]):
+        found.update(firewall.answer({**arguments, "hook": " ".join(firewall.HOOKS)}))
     found["limit"] = sysctl("netfilter/nf_conntrack_max")  # of each namespace; the host's is for all
     return found
 

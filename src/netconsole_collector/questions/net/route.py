@@ -5,7 +5,7 @@ Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept
 `is_dad_failed`, `is_tentative`: one that duplicate address detection does not let be used. `refusal`, `prefix`,
 `table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing that does, and its preference.
 `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes; `out_route_mtu`: the route has a bound of
-its own. `back_device` and the like: the way to its source. What is not known is null.
+its own. `back_device`, `back_kind` and the like: the way to its source. What is not known is null.
 """
 
 import errno

@@ -32,3 +32,17 @@ def test_of_nftables(first: int, second: int, found: int | None) -> None:
     rules = [firewall.CountedRule((1, "f", "in"), handle, True, (), False, packets)
              for handle, packets in enumerate((first, second))]  # fmt: skip
     assert firewall.only_one(rules) == (None if found is None else rules[found])
+
+
+@pytest.mark.parametrize(
+    ("or_rules", "refusal", "asked"),
+    [("1", {}, True), (None, {}, False), ("1", {"full": True}, False), ("1", {"legacy_chain": "INPUT"}, False)],
+)
+def test_rules_of_nftables_are_looked_at_where_the_kernel_does_not_tell_them_apart(
+    or_rules: str | None, refusal: dict[str, object], asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"full": False, "no_port": False, "legacy_chain": None, **refusal}
+    monkeypatch.setattr(conntrack, "within", lambda *_: dict(known))
+    monkeypatch.setattr(firewall, "answer", lambda arguments: {"rule": f"of {arguments['hook']}"})
+    found = conntrack.answer({"netns": "blue", "hook": "none", "or_rules": or_rules})
+    assert found.get("rule") == ("of prerouting input forward output postrouting" if asked else None)

@@ -1,0 +1,122 @@
+"""Kernels before 5.17 give no reason: what is told of a drop there by its function, and by what the host answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole.findings import verdicts
+from netconsole.probes import catalogue
+from netconsole.telemetry.frames import Label, Scalar
+
+ROW: dict[str, Label] = {
+    "netns": "blue",
+    "device": "eth0",
+    "ethertype": "IPv4",
+    "protocol": "UDP",
+    "hook": "none",
+    "reason": "unknown",
+    "provenance": "kernel",
+    "class": "unknown",
+}
+PACKET: dict[str, Scalar] = {"source": "192.0.2.1", "target": "192.0.2.2", "length_bytes": 1400}
+HEADER, SOCKET = ({"reason": name, "provenance": "inferred"} for name in ("IP_INHDR", "SOCKET_RCVBUFF"))
+ROUTES = {"reason": "IP_INNOROUTES", "provenance": "inferred", "location": "ip_error"}
+RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constprop.0"
+
+
+@pytest.mark.parametrize(
+    ("labels", "cause", "kind"),
+    [
+        ({"location": "ip_rcv_core", **HEADER, "hook": "to this host"}, "wrong-ip-header", "fault"),
+        ({"location": "ip_rcv_core", **HEADER}, "other-mac", "unwanted"),
+        ({"location": RECEIVED, "protocol": "not IP", "ethertype": "LLDP"}, "unspoken-protocol", "unwanted"),
+        ({"location": RECEIVED}, "tc-drops", "refused"),
+        ({"location": "kfree_skb_list"}, "list-freed", "unknown"),
+        ({"location": "ip_local_deliver_finish", "protocol": "protocol 253"}, "no-protocol", "fault"),
+        ({"location": "icmp_rcv", "protocol": "ICMP"}, "wrong-checksum", "unknown"),
+        ({"location": "ip_forward"}, "not-forwarded", "fault"),
+        ({"location": "ip_forward", "hook": "to many"}, "other-broadcast", "unwanted"),
+        ({"location": "ip6_pkt_drop", "ethertype": "IPv6"}, "no-route", "fault"),
+        ({"location": TURNED_AWAY, "hook": "to this host"}, "martians", "refused"),
+    ],
+)
+def test_a_function_tells_the_cause(labels: dict[str, Label], cause: str, kind: str) -> None:
+    causes = catalogue.shipped("kernel_drops").tables["drops"].causes
+    assert causes is not None
+    found = causes.of({**ROW, **labels})
+    assert found is not None and (found.cause, found.kind) == (cause, kind)
+
+
+def test_a_full_buffer_is_not_told_from_what_a_filter_refuses() -> None:
+    causes = catalogue.shipped("kernel_drops").tables["drops"].causes
+    assert causes is not None
+    found = causes.of({**ROW, **SOCKET, "location": "udp_queue_rcv_one_skb"})
+    assert found is not None and found.cause == "receive-buffer-full" and "or its filter or IPsec" in found.why
+
+
+@pytest.mark.parametrize(
+    ("cause", "labels", "answer", "why"),
+    [
+        (
+            "not-forwarded",
+            {"location": "ip_forward"},
+            {"out_mtu": 1280, "out_device": "out"},
+            "1400 bytes for 192.0.2.2, and out takes 1280 (MTU)",
+        ),
+        (
+            "not-forwarded",
+            {"location": "ip_forward"},
+            {"out_mtu": 1400, "out_device": "out"},
+            "their TTL has run out on the way to 192.0.2.2, or a policy forbids to send them on",
+        ),
+        (
+            "no-route",
+            ROUTES,
+            {"forwarding": 0, "forwarding_all": 1, "is_own": False},
+            "they are for 192.0.2.2, and forwarding is off for eth0",
+        ),
+        (
+            "no-route",
+            ROUTES,
+            {"forwarding": 1, "forwarding_all": 1, "is_own": False, "refusal": "blackhole", "prefix": "192.0.2.0/24"},
+            "the blackhole route 192.0.2.0/24 swallows what is for 192.0.2.2",
+        ),
+        (
+            "martians",
+            {"location": TURNED_AWAY},
+            {"rp_filter": 1, "back_kind": "unicast", "back_device": "other0"},
+            "answers to 192.0.2.1 would leave by other0 (rp_filter is 1)",
+        ),
+        (
+            "martians",
+            {"location": TURNED_AWAY},
+            {"rp_filter": 1, "back_kind": None, "back_device": None},
+            "this host has no route back to 192.0.2.1 (rp_filter is 1)",
+        ),
+        (
+            "martians",
+            {"location": TURNED_AWAY},
+            {"rp_filter": 1, "back_kind": None, "back_device": None, "source": "224.0.0.9"},
+            "224.0.0.9 cannot be the sender of what comes in by eth0",
+        ),
+        (
+            "martians",
+            {"location": TURNED_AWAY},
+            {"rp_filter": 1, "back_kind": "local", "back_device": "lo"},
+            "192.0.2.1 cannot be the sender of what comes in by eth0",
+        ),
+    ],
+)
+def test_what_the_host_answers_tells_the_rest(
+    cause: str, labels: dict[str, Label], answer: dict[str, Scalar | None], why: str
+) -> None:
+    found = verdicts.shipped().verdict(cause, {**ROW, **labels, **PACKET, **answer}, is_answered=True)
+    assert found is not None and found.why == why
+
+
+@pytest.mark.parametrize(("provenance", "is_asked"), [("inferred", True), ("kernel", False)])
+def test_rules_of_nftables_are_asked_about_too(provenance: str, is_asked: bool) -> None:
+    """From 5.17 on they end at a function of their own."""
+    labels: dict[str, Label] = {"reason": "NETFILTER_DROP", "location": "nf_hook_slow", "provenance": provenance}
+    asked = verdicts.shipped().question("firewall-drops", {**ROW, **PACKET, **labels})
+    assert asked is not None and asked.name == "conntrack" and bool(asked.arguments.get("or_rules")) == is_asked
