@@ -73,8 +73,8 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
     if uncertain:
         blocks += [Heading("Large changes that may be chance"), _table(uncertain)]
     if comparison.not_comparable:
-        left_out = comparison.not_comparable
-        rows = [[one.metric, one.why] for one in left_out[:MAX_LEFT_OUT]]
+        left_out = _left_out(comparison)
+        rows = left_out[:MAX_LEFT_OUT]
         blocks.append(Heading("Not compared"))
         blocks.append(TextTable(["what", "why"], rows, omitted=max(0, len(left_out) - MAX_LEFT_OUT)))
     return Document("netconsole comparison", _sides(comparison), blocks)
@@ -86,6 +86,19 @@ def _verdict(comparison: Comparison) -> str:
     if comparison.verdict == "same" and not comparison.compared:
         return "Same: all that could be compared is 0 on both sides."
     return f"{_VERDICTS[comparison.verdict]} {comparison.compared} figures compared."
+
+
+def _left_out(comparison: Comparison) -> list[list[str]]:
+    """What was not compared, and why. Figures of one row that lack for one cause (a new device) are one line."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for one in comparison.not_comparable:
+        _, *labels = one.metric.split("/", 3)
+        what = labels[2] if len(labels) > 2 else one.metric
+        together.setdefault((what, one.why), []).append(one.metric)
+    return [
+        [f"{what}: {len(metrics)} figures" if len(metrics) > 1 else metrics[0], why]
+        for (what, why), metrics in together.items()
+    ]
 
 
 def _sides(comparison: Comparison) -> str:

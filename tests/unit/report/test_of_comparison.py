@@ -156,6 +156,19 @@ def test_a_hundred_changes_and_fifty_left_out_figures_are_shown(count: int) -> N
     assert (others.columns, others.rows[0]) == (["what", "why"], ["m0", "w"])
 
 
+def test_figures_that_a_new_row_brings_are_one_line() -> None:
+    new = "only in the current snapshot"
+    of_va = [{"metric": f"link_rates/gauge/links.{name}/device=va,netns=a/b", "why": new} for name in ("rx", "tx")]
+    alone = [{"metric": "link_rates/gauge/links.rx/device=lo", "why": new}, {"metric": "m", "why": "w"}]
+    [table] = below("Not compared", report(not_comparable=[*of_va, *alone]))
+    assert isinstance(table, TextTable)
+    assert table.rows == [
+        ["device=va,netns=a/b: 2 figures", new],
+        ["link_rates/gauge/links.rx/device=lo", new],
+        ["m", "w"],
+    ]
+
+
 def test_conditions_are_told_with_the_range_of_the_baseline() -> None:
     def condition(low: float | None, high: float | None) -> dict[str, Any]:
         return {"condition": "machine", "unit": "%", "low": low, "high": high, "current": 3.0}
