@@ -117,6 +117,14 @@ def test_gaps_in_numbers_stand_before_the_nic() -> None:
     ]
 
 
+def test_what_the_driver_handed_over_stands_before_the_backlog() -> None:
+    made = Scenario().hello().status("mirror").counters("mirror", arrived=(950, 950))
+    made.status("mirror_xdp", attach=["xdp:native:eth0"]).counters("mirror_xdp", arrived=(1000, 1000))
+    scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+    assert shown(scene)["at the driver"] == ("1.00k", "–", "", "native XDP at eth0")
+    assert list(shown(scene))[:4] == ["NIC, driver", "at the driver", "backlog", "arrived"]
+
+
 def test_nothing_is_shown_before_it_counted() -> None:
     empty = Scene(PlayedSession(Scenario().hello().end()).state, MANIFESTS, PROFILE, Connection("live"))
     assert mirror.rows(empty) == [] and mirror.title(empty) == "Mirror: from NIC to worker"
