@@ -100,3 +100,9 @@ def test_programs_with_other_alternatives_are_counted_each_where_this_kernel_has
         "entry:ovs_meter_execute": "HAVE_OVS_DROP_METER",
         "return:ovs_meter_execute": "HAVE_OVS_DROP_METER",
     }, "as in the probe: a kernel that does without them has no such hook"
+
+
+def test_an_xdp_program_is_never_attached_to_count() -> None:
+    """It would drop all packets of the device: what counts returns 0, which is XDP_ABORTED."""
+    (program,) = cast(Any, forecaster.request([shipped("mirror_xdp")]).spec["programs"])
+    assert {one["point"] for one in program["attach"]} == {"raw_tracepoint:netif_receive_skb"}

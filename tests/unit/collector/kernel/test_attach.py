@@ -99,3 +99,19 @@ def test_a_program_that_is_not_called_tells_nothing_of_others(listed: Path, monk
     assert not kernel.is_open(kernel.links[0])
     os.close(coming_back.attach(attach.parse("fentry:irqfd_inject"), 8))
     assert kernel.attached == {7: 1, 8: 2}
+
+
+def test_a_point_of_xdp_gets_its_device_once() -> None:
+    point = attach.parse("xdp:native")
+    there = attach.at_device(point, "veth:0")
+    assert attach.text(there) == "xdp:native:veth:0" and attach.parse(attach.text(there)) == there
+    assert attach.at_device(there, "eth0") == there
+    assert attach.written("xdp:native:veth:0") == ["xdp:native:veth:0", "xdp:native"]
+    other = attach.parse("raw_tracepoint:kfree_skb")
+    assert attach.at_device(other, "") == other
+    with pytest.raises(attach.CannotAttach, match="name it"):
+        attach.at_device(point, "")
+    with pytest.raises(attach.CannotAttach, match="no device nowhere"):
+        attach.check(attach.at_device(point, "nowhere"))
+    with pytest.raises(ValueError, match="xdp:native"):
+        attach.parse("xdp:offloaded")

@@ -59,6 +59,11 @@ def test_nothing_set_is_all_zeros() -> None:
     assert not any(config.pack("summary", {"device": "", "address": None, "port": 0, "protocol": ""}))
 
 
+@pytest.mark.parametrize("device", ["", "eth0", "fifteen-letters"])
+def test_the_device_is_found_again(device: str) -> None:
+    assert config.device_of(config.pack("summary", {"device": device})) == device
+
+
 def test_a_device_is_padded_with_zeros() -> None:
     found = packed(device="eth0")
     assert found["device"] == b"eth0" + bytes(12)
