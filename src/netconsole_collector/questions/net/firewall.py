@@ -17,10 +17,12 @@ import subprocess
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
+from netconsole_collector.primitives import files
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json
 from netconsole_collector.questions.net.rule_match import Packet, RuleMatch, is_plain, packet_of
 from netconsole_collector.questions.within import sysctl, within
+from netconsole_collector.sources.net.protocol_counters import parse_conntrack
 
 NETLINK_NETFILTER = 12
 _GET_CHAIN, _GET_RULE = 10 << 8 | 4, 10 << 8 | 7  # NFNL_SUBSYS_NFTABLES; NFT_MSG_GETCHAIN, NFT_MSG_GETRULE
@@ -32,6 +34,7 @@ _REFUSING = ("DROP", "REJECT", "SYNPROXY", "TARPIT", "TPROXY")
 """Targets of iptables that drop: TPROXY what no socket takes."""
 HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
 _DROP, _JUMP, _GOTO = 0, -3, -4
+_INVALID = 1  # NF_CT_STATE_INVALID_BIT
 _READINGS, _PAUSE_S = 4, 0.25
 _NFT = ("/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft")
 _NFT_S = 5.0
@@ -53,7 +56,10 @@ class _Base(NamedTuple):
 
 
 class CountedRule(NamedTuple):
-    """``packets``: None without a counter of what it drops. ``jumps_by_map``: to chains that its map names."""
+    """``packets``: None without a counter of what it drops. ``jumps_by_map``: to chains that its map names.
+
+    ``of_invalid``: it is of packets alone that conntrack calls invalid, and counts.
+    """
 
     chain: _Chain
     handle: int
@@ -61,6 +67,7 @@ class CountedRule(NamedTuple):
     jumps: Tuple[str, ...]
     jumps_by_map: bool
     packets: Optional[int]
+    of_invalid: bool = False
 
 
 def answer(arguments: Json) -> Any:
@@ -87,7 +94,7 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
         reached, policies = _reached(netlink, {HOOKS[one] for one in hooks}, families, device, packet)
         before = {(one.chain, one.handle): one for one in _dropping(netlink, reached, packet)}
         unlike = len(_dropping(netlink, reached, {})) - len(before)
-        began = time.monotonic()
+        began, invalid = time.monotonic(), _invalid()
         moved: List[CountedRule] = []
         now = list(before.values())
         for _ in range(_READINGS):
@@ -100,6 +107,8 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
     finally:
         netlink.close()
     uncounted = [one for one in before.values() if one.packets is None]
+    if _invalid() == invalid:  # so it was none of their rules
+        uncounted = [one for one in uncounted if not one.of_invalid]
     found: Json = {"moved": len(moved), "rules": len(before), "uncounted": len(uncounted), "policies": len(policies)}
     found.update(dict.fromkeys(("family", "table", "chain", "handle", "rule")), is_policy=False)
     silent: List[Union[CountedRule, _Chain]] = [*uncounted, *policies]  # no counter of theirs could have moved
@@ -115,6 +124,15 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
     elif one is not None:
         found.update(_where(one), is_policy=True)
     return found
+
+
+def _invalid() -> int:
+    """What conntrack has called invalid in the namespace of the calling thread."""
+    try:
+        content = files.read(b"/proc/thread-self/net/stat/nf_conntrack", 65536).decode("ascii")
+    except (OSError, ValueError):
+        return 0
+    return dict(parse_conntrack(content)).get("Conntrackinvalid", 0)
 
 
 def only_one(rules: List[CountedRule]) -> Optional[CountedRule]:
@@ -182,10 +200,15 @@ def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
         values = dict(attributes(bytes(body), _HEAD.size))
         chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(2))
         drops, jumps, packets = False, [], None  # type: bool, List[str], Optional[int]
-        by_map, match = False, RuleMatch(packet)
+        by_map, match, loads_state, of_invalid = False, RuleMatch(packet), False, False
         for _, element in attributes(values.get(4, b""), 0):
             expression = dict(attributes(element, 0))
             name, data = _name(expression.get(1)), dict(attributes(expression.get(2, b""), 0))
+            if name == "ct":
+                loads_state = data.get(2) == bytes(4)  # NFT_CT_STATE
+            elif name == "bitwise" and loads_state:
+                mask = dict(attributes(data.get(4, b""), 0)).get(1)  # NFTA_BITWISE_MASK
+                of_invalid = mask == struct.pack("=I", _INVALID)
             if name == "counter":
                 packets = _whole(data.get(2))
             elif name == "reject":
@@ -203,7 +226,7 @@ def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
             elif match.narrows(name, data):
                 packets = None  # it has counted others, too
         if match.is_possible:
-            yield CountedRule(chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets)
+            yield CountedRule(chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets, of_invalid)
 
 
 def _name(value: Optional[bytes]) -> str:

@@ -2,7 +2,8 @@
 
 `xdp`, `xdp_id`: its name and number; null without one. `filters`, `filter`, `action`: how many filters there are in the
 asked direction, what the only one is, and the kind of its first action (gact, police …). `redirects_to`,
-`is_end_up`: the device to which that one sends what it takes (mirred).
+`is_end_up`: the device to which that one sends what it takes (mirred). `tcx`: the name of the only program that is
+attached there without a filter (since 6.6).
 """
 
 import ctypes
@@ -26,10 +27,14 @@ _ACTIONS = {"basic": 3, "bpf": 1, "cgroup": 1, "flow": 8, "flower": 3, "fw": 4, 
 _ACTION_KIND, _ACTION_OPTIONS = 1, 2
 _MIRRED, _TC_MIRRED = 2, struct.Struct("=24xI")  # TCA_MIRRED_PARMS: the index behind tc_gen and eaction
 _UP = 1
-SYSCALLS = {"x86_64": 321, "aarch64": 280}
+_SYSCALLS = {"x86_64": 321, "aarch64": 280}
 _FD_BY_ID, _INFO_BY_FD = 13, 15
 _INFO_BYTES, _NAME_AT, _NAME_BYTES = 256, 64, 16
 """Of struct bpf_prog_info: the name stands behind type, id, tag, four lengths and addresses, time and user."""
+
+
+_PROG_QUERY, _MOST_PROGRAMS = 16, 16
+_TCX = {"ingress": 46, "egress": 47}  # BPF_TCX_INGRESS, BPF_TCX_EGRESS
 
 
 class TcFilter(NamedTuple):
@@ -55,9 +60,11 @@ def _looked_up(device: str, hook: str) -> Json:
         filters = _filters(routes, link.number, _PARENTS.get(hook, 0)) if link is not None else []
         only = filters[0] if len(filters) == 1 else None
         end = routes.link_at(only.to_device) if only is not None and only.to_device else None
+        programs = queried(link.number, _TCX[hook]) if link is not None and hook in _TCX else []
     return {
         "xdp": name_of(found) if found else None,
         "xdp_id": found,
+        "tcx": name_of(programs[0]) if len(programs) == 1 and not filters else None,
         "filters": len(filters),
         "filter": only.name if only is not None else None,
         "action": only.action if only is not None else None,
@@ -94,9 +101,23 @@ def _text(value: Optional[bytes]) -> str:
     return (value or b"").rstrip(b"\0").decode("utf-8", "backslashreplace")
 
 
+def queried(target: int, kind: int, flags: int = 0) -> List[int]:
+    """The numbers of the BPF programs at a device (its number) or a control group (a descriptor), if they are told."""
+    call = _SYSCALLS.get(platform.machine())
+    if call is None:
+        return []
+    numbers = (ctypes.c_uint32 * _MOST_PROGRAMS)()
+    query = struct.pack("=IIIIQI", target, kind, flags, 0, ctypes.addressof(numbers), _MOST_PROGRAMS)
+    asked = ctypes.create_string_buffer(query.ljust(128, b"\0"), 128)
+    if ctypes.CDLL(None, use_errno=True).syscall(call, _PROG_QUERY, asked, 128):
+        return []
+    (count,) = struct.unpack_from("=I", asked.raw, 24)
+    return [numbers[at] for at in range(min(count, _MOST_PROGRAMS))]
+
+
 def name_of(program: int) -> Optional[str]:
     """The name of a BPF program by its number; None where the kernel does not tell."""
-    call = SYSCALLS.get(platform.machine())
+    call = _SYSCALLS.get(platform.machine())
     if call is None:
         return None
     libc = ctypes.CDLL(None, use_errno=True)

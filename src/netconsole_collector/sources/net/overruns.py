@@ -100,6 +100,7 @@ class Overruns:
         self._older: Optional[Set[int]] = None
         """Namespaces that were there at the start: what their sockets had lost before nobody watched."""
         self._read_ns: Dict[int, int] = {}
+        """When each was read last, or was first told of."""
         self._turn = 0
 
     def table(
@@ -107,6 +108,8 @@ class Overruns:
     ) -> List[Json]:
         """A row for each socket that has lost something since it was seen first; before one has: nothing."""
         self._older = set(paths) if self._older is None else self._older
+        for namespace in paths:
+            self._read_ns.setdefault(namespace, reading.mono_ns - reading.interval_ns)
         looked = self._looked(own, paths, reading.is_whole)
         late: Dict[str, int] = {}
         for namespace in looked:
@@ -116,6 +119,7 @@ class Overruns:
                 late[names.get(namespace, str(namespace))] = since_ns
         for gone in self._last.keys() - paths.keys():
             del self._last[gone], self._first[gone]
+        self._read_ns = {one: read_ns for one, read_ns in self._read_ns.items() if one in paths or one == own}
         self._older &= paths.keys()
         lost = {
             (namespace, inode)
@@ -166,7 +170,7 @@ class Overruns:
 
     def _take(self, namespace: int, sockets: List[LossySocket]) -> None:
         """Most have lost nothing, and nothing of them is kept."""
-        is_new = namespace not in self._read_ns and self._older is not None and namespace in self._older
+        is_new = namespace not in self._first and self._older is not None and namespace in self._older
         before, self._last[namespace] = self._first.get(namespace, {}), {one.inode: one for one in sockets if one.drops}
         lossy = self._last[namespace]
         self._first[namespace] = {inode: before.get(inode, lossy[inode].drops if is_new else 0) for inode in lossy}
