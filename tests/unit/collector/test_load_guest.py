@@ -9,6 +9,8 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,14 @@ from netconsole_collector import load_guest
 from netconsole_collector.load_guest import SIZE, LoadGuest
 
 SET_VRING_ADDR, SET_VRING_KICK, SET_BACKEND = 0x4028AF11, 0x4008AF20, 0x4008AF30
+
+
+class EndingThread(threading.Thread):
+    """Ends where what it waits for says so."""
+
+    def run(self) -> None:
+        with suppress(SystemExit):
+            super().run()
 
 
 class Vhost:
@@ -27,6 +37,8 @@ class Vhost:
         """By number: where the ring's used and available parts are in memory."""
         self.kicks: dict[int, int] = {}
         self.backends: list[int] = []
+        self._workers: list[threading.Thread] = []
+        self._is_over = threading.Event()
 
     def told(self, _: int, request: int, argument: object = 0) -> int:
         if request == SET_VRING_ADDR:
@@ -38,7 +50,8 @@ class Vhost:
         elif request == SET_BACKEND:
             number, _tap = struct.unpack("=Ii", _bytes(argument))
             self.backends.append(number)
-            threading.Thread(target=self._work, args=(number,), daemon=True).start()
+            self._workers.append(threading.Thread(target=self._work, args=(number,)))
+            self._workers[-1].start()
         return 3
 
     def _work(self, number: int) -> None:
@@ -46,9 +59,24 @@ class Vhost:
         used = 0
         while True:
             os.read(self.kicks[number], 8)
+            if self._is_over.is_set():
+                return
             while used != (offered := load(avail_at + 2)):
                 used = (used + min(self.most, (offered - used) & 0xFFFF)) & 0xFFFF
                 store(used_at + 2, used)
+
+    def rest(self, seconds: float) -> None:
+        """Instead of time.sleep: ends the thread of the guest when the test is over."""
+        if self._is_over.wait(seconds):
+            raise SystemExit
+
+    def end(self, before: set[threading.Thread]) -> None:
+        """All threads that the test has started."""
+        self._is_over.set()
+        for number in self.backends:
+            os.write(self.kicks[number], struct.pack("=Q", 1))
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
 
 
 def _bytes(argument: object) -> bytes:
@@ -66,12 +94,15 @@ def store(address: int, value: int) -> None:
 
 @pytest.fixture
 def vhost(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vhost]:
-    made = Vhost()
+    made, before = Vhost(), set(threading.enumerate())
     opened = os.open
     monkeypatch.setattr(fcntl, "ioctl", made.told)
     monkeypatch.setattr(load_guest, "is_loaded", lambda module: module != "kvm")
     monkeypatch.setattr(os, "open", lambda path, flags: opened(os.devnull, flags))
+    monkeypatch.setattr(load_guest, "time", SimpleNamespace(monotonic=time.monotonic, sleep=made.rest))
+    monkeypatch.setattr(load_guest, "threading", SimpleNamespace(Thread=EndingThread, Lock=threading.Lock))
     yield made
+    made.end(before)
 
 
 def test_it_counts_what_vhost_takes_beyond_16_bits(vhost: Vhost) -> None:
