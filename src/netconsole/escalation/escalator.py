@@ -263,7 +263,7 @@ class Escalator:
         if running.refused is not None:
             self._end_details(state, running, f"refused: {running.refused}")
         elif running.over >= OVER_FOR:
-            because = f"they took {figure.percent(pct)} of a core; the limit is {rule.kernel_cpu_pct:g} %"
+            because = f"the samples took {figure.percent(pct)} of a core; the limit is {rule.kernel_cpu_pct:g} %"
             self._end_details(state, running, because)
         elif running.began_s is not None and at_s - running.began_s >= rule.for_s:
             self._end_details(state, running, f"the {rule.for_s:g} s are over")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from netconsole.base import figure
-from netconsole.ping.breakdown import Breakdown, BreakdownCheck, PathTime, PingAdvice, TimeChange
+from netconsole.ping.breakdown import Breakdown, PathTime, PingAdvice, TimeChange
 from netconsole.ping.capture import ROLES
 from netconsole.ping.model import LAYER_WORDS, PART_WORDS, STAGES
 from netconsole.ping.words import NOTED, NOTHING, STAGE_LETTERS, percent, us
@@ -45,6 +45,9 @@ def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportB
     yield SummaryLines([*(SummaryLine("", text) for text in told), *noted])
     yield Heading("The way of an echo, us")
     yield _path(breakdown)
+    unknown = [name for name in breakdown.segments if not _is_known(breakdown, name)]
+    if unknown:
+        yield Note(f"Not measured here: {', '.join(unknown)}.")
     yield from _spread(breakdown)
     yield from _stages(breakdown)
     yield Heading("Time by part and by layer, us")
@@ -65,10 +68,12 @@ def ping_blocks(breakdown: Breakdown, formulas: bool = True) -> Iterator[ReportB
         yield Heading("Echoes without an answer in time")
         rows = [[str(one.count), one.where, ", ".join(one.first)] for one in breakdown.losses]
         yield TextTable(["echoes", "where", "first (id/seq)"], rows, frozenset({0}))
+    held = [one for one in breakdown.checks if one.ok]
     yield Heading("Checks")
-    yield SummaryLines(
-        [SummaryLine("ok" if one.ok else "!", f"{one.check}: {one.detail}") for one in _worst_first(breakdown)]
-    )
+    if noted:
+        yield Note(f"{figure.things(len(noted), 'checks')} failed: see the lines with ! above.")
+    if held:
+        yield SummaryLines([SummaryLine("ok", f"{one.check}: {one.detail}") for one in held])
     if breakdown.advice:
         yield Heading("What to check")
         without = sorted({one.host for one in breakdown.advice if not one.facts})
@@ -103,6 +108,8 @@ def _subtitle(breakdown: Breakdown) -> str:
 def _path(breakdown: Breakdown) -> ScaledPath:
     bars = []
     for name, time in breakdown.segments.items():
+        if not _is_known(breakdown, name):
+            continue
         shown = ("none", "") if time.what == NOTHING else (us(time.mean_us), _share(time))
         bars.append(ScaledBar(name, time.where, time.mean_us, *shown, time.measured))
         for half, row in breakdown.halves.get(name, {}).items():
@@ -110,6 +117,12 @@ def _path(breakdown: Breakdown) -> ScaledPath:
                 ScaledBar(f" {half}", f"±{us(row.accuracy_us)}", row.mean_us, us(row.mean_us), _share(row), False)
             )
     return ScaledPath("the way of an echo, from top to bottom", "us", bars)
+
+
+def _is_known(breakdown: Breakdown, segment: str) -> bool:
+    """Whether there is a time of a segment, or of a half of it; or there is no such segment on this way."""
+    parts = [breakdown.segments[segment], *breakdown.halves.get(segment, {}).values()]
+    return parts[0].what == NOTHING or any(one.mean_us is not None for one in parts)
 
 
 def _spread(breakdown: Breakdown) -> Iterator[ReportBlock]:
@@ -165,10 +178,6 @@ def _changes(kind: str, changes: Mapping[str, TimeChange], words: Mapping[str, s
         for name, one in changes.items()
     ]
     return TextTable([kind, "baseline", "current", "difference", "ratio", "share"], rows, _NUMBERS)
-
-
-def _worst_first(breakdown: Breakdown) -> list[BreakdownCheck]:
-    return sorted(breakdown.checks, key=lambda one: one.ok)
 
 
 def _advice(one: PingAdvice) -> Iterator[SummaryLine]:

@@ -12,6 +12,7 @@ import pytest
 from netconsole.cli.main import run
 from netconsole.cli.ping import ping_run
 from netconsole.ping import capture
+from netconsole.ping.echo_log import Echo
 from netconsole.report import of_snapshot, to_html
 from netconsole.snapshot import document
 from netconsole.snapshot.redact import Redactor
@@ -95,6 +96,11 @@ def test_a_directory_that_cannot_be_is_one_line(
     told = capsys.readouterr().err
     assert said in told and len(told.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_echo_of_which_only_both_ends_are_known_is_one_clean_line(capsys: pytest.CaptureFixture[str]) -> None:
+    ping_run.EchoLines(1_000_000)(Echo("192.0.2.1", "192.0.2.2", 7, 1, (1_000, None, None, 33_500), 0, 0, 0))
+    assert capsys.readouterr().err == "netconsole: id 7 seq 1: in all 32.5 us\n"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_single_interval_over_their_own_limit_is_borne_and_two_in_a_row_are_no
         session.second(drops=200, pct=pct)
     assert session.unloaded == [] and OVER_FOR == 2
     session.second(drops=200, pct=1.5)
-    assert why_ended(session) == ["details ended: they took 1.50 % of a core; the limit is 1 %"]
+    assert why_ended(session) == ["details ended: the samples took 1.50 % of a core; the limit is 1 %"]
     escalator.close()
 
 

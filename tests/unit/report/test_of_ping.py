@@ -78,7 +78,10 @@ def test_findings_come_first_and_failed_checks_after_them() -> None:
     checks = [BreakdownCheck("a", True, "holds"), BreakdownCheck("b", False, "does not")]
     found = sections(findings=["One.", f"{NOTED}does not."], checks=checks)
     assert found["Where the time goes"] == [lines(("", "One."), ("!", "does not"))]
-    assert found["Checks"] == [lines(("!", "b: does not"), ("ok", "a: holds"))]
+    assert found["Checks"] == [
+        Note("1 check failed: see the lines with ! above."),
+        lines(("ok", "a: holds")),
+    ], "no complaint is said twice"
 
 
 def test_the_way_is_drawn_with_halves_and_without_what_does_not_exist() -> None:
@@ -95,6 +98,13 @@ def test_the_way_is_drawn_with_halves_and_without_what_does_not_exist() -> None:
             ScaledBar(" kick", "±0.5", 15.0, "15.0", "15 %", False),
         ],
     )
+
+
+def test_what_was_not_measured_is_named_in_one_line() -> None:
+    segments = {"A": time(60.0), "B": time(None), "C": time(None), "D": time(0.0, what=NOTHING)}
+    way, told = sections(segments=segments)["The way of an echo, us"]
+    assert isinstance(way, ScaledPath) and [bar.name for bar in way.bars] == ["A", "D"]
+    assert told == Note("Not measured here: B, C.")
 
 
 def test_what_is_known_echo_by_echo_has_its_spread() -> None:

@@ -176,8 +176,8 @@ class EchoLines:
         self._shown.add(echo.identity)
         times = echo.times("answered")
         parts = {"request": times.request_us, "between": times.between_us, "reply": times.reply_us}
-        told = ", ".join(f"{name} {value:.1f}" for name, value in parts.items() if value is not None)
-        say(f"id {echo.id} seq {echo.seq}: {told}; in all {times.total_us:.1f} us")
+        told = [f"{name} {value:.1f}" for name, value in parts.items() if value is not None]
+        say(f"id {echo.id} seq {echo.seq}: {', '.join([*told, f'in all {times.total_us:.1f}'])} us")
 
 
 def _written(captures: list[PingCapture], name: str, output: Path | None) -> None:
