@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from netconsole.base import figure
 from netconsole.findings.match import RowName, RowVerdict
 from netconsole.probes.catalogue import shipped
 from netconsole.profile.profile import Profile
@@ -128,3 +129,17 @@ def test_links_show_what_a_queue_drops_and_in_which_namespace_at_any_width(width
     block = table_block(shipped("link_rates"), "links")
     shown = {placed.column.name for placed in place(block.columns, width) if placed.width}
     assert {"device", "netns", "qdisc_drops", *least} <= shown
+
+
+def test_of_a_name_that_has_no_room_the_end_stays() -> None:
+    session, block = PlayedSession(Scenario().hello().status(DROPS)), table_block(MANIFESTS[DROPS], "drops")
+    session.play(interval(0, row("vnet-of-web-07", 8, 80)))
+    [shown_row] = block.rows(Scene(session.state, MANIFESTS, PROFILE, Connection("live")))
+    ends = shown_row.cells["device"].ends
+    assert ends is not None and figure.fit_ends(*ends, 8) == "vnet…-07"
+
+
+def test_a_total_of_bytes_says_of_what_it_is() -> None:
+    heads = [column.title for column in table_block(shipped("link_rates"), "links").columns]
+    assert heads[heads.index("rx B/s") + 1] == "rx B" and "total" not in heads
+    assert "total" in [column.title for column in table_block(MANIFESTS[DROPS], "drops").columns]

@@ -24,6 +24,11 @@ SPARK = 24
 TOTAL_COLUMNS = 9
 """Totals below ten million with all their digits."""
 
+_NUMBERED = ("device", "netns", "vm")
+"""Labels whose names often differ at their end alone: it stays where there is no room ..."""
+_TAIL = 3
+"""... so many characters of it."""
+
 Value: TypeAlias = Callable[[Any], Cell]
 """Makes a cell of a :class:`Shown` row, or of what else the rows of a table are made of."""
 
@@ -113,7 +118,8 @@ def label(name: str, tone: Tone = "", words: Mapping[str, str] | None = None) ->
 
     def value(at: Shown) -> Cell:
         known = at.labels.get(name)
-        return text_cell((words or {}).get(str(known), known), tone)
+        cell = text_cell((words or {}).get(str(known), known), tone)
+        return cell._replace(ends=(cell.text[:-_TAIL], cell.text[-_TAIL:])) if name in _NUMBERED else cell
 
     return value
 

@@ -279,11 +279,12 @@ def _table_columns(spec: TableSpec) -> list[TableColumn]:
     for place, value in enumerate(_values_shown(spec)):
         usual = 0 if place == 0 else 3 + place
         head, spare = _value_head(value), usual if value.spare is None else value.spare
-        least = 7 if value.unit == "ns" and value.kind != "max" else max(7, len(head))
+        least = max(7, min(8, len(head)) if value.unit == "ns" and value.kind != "max" else len(head))
         columns.append(TableColumn(value.name, head, least, right=True, spare=spare, value=_value_of(spec, value)))
         if place == 0 and value.kind != "max" and value.unit != "ns":
             of = total(value.name, TOTAL_COLUMNS)
-            columns.append(TableColumn("total", "total", TOTAL_COLUMNS, right=True, spare=2, value=of))
+            counted = head.removesuffix("/s") if value.unit == "bytes" else "total"
+            columns.append(TableColumn("total", counted, TOTAL_COLUMNS, right=True, spare=2, value=of))
     per = NS_PER_PERCENT if any(value.name == spec.sort and value.unit == "ns" for value in spec.value) else 1.0
     trend_of = history(spec.sort, per)
     columns.append(TableColumn("history", "trend", 12, spare=_TREND_SPARE, grow=2, most=SPARK, value=trend_of))
