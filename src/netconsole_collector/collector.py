@@ -234,7 +234,7 @@ class Collector:
             return
         for body in bodies:
             self._output.send(body, mono, wall)
-        if probe.detach_failed_checks():
+        if probe.detach_failed_checks() or probe.has_lost_a_device():
             self._send(of_running(probe))
 
     def _fail(self, probe: RunningProbe, error: Exception) -> None:

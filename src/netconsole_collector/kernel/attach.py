@@ -44,6 +44,8 @@ _XDP_REFUSALS = {
 """The reason is in no errno, only in the tracepoint xdp:bpf_xdp_link_attach_failed."""
 
 _RAW_TRACEPOINT_OPEN, _LINK_CREATE = 17, 28
+_LINK_INFO_XDP = 16
+"""Offset of xdp.ifindex in struct bpf_link_info."""
 _BPF_XDP = 37
 """enum bpf_attach_type."""
 _PERF_TYPE_TRACEPOINT = 2
@@ -252,6 +254,12 @@ def _xdp(point: Point, program_fd: int) -> int:
     """A link, which ends with its last descriptor (BPF_LINK_CREATE for XDP, from 5.9). It replaces no other program."""
     where = struct.pack("=IIII", program_fd, _index_of(point.name), _BPF_XDP, _XDP_WAYS[point.category])
     return syscalls.bpf(_LINK_CREATE, where)
+
+
+def is_without_device(link: int) -> bool:
+    """Whether the device of an XDP link is gone; the kernel has detached the program then. Raises OSError."""
+    index = struct.unpack_from("=I", syscalls.info(link), _LINK_INFO_XDP)[0]
+    return bool(index == 0)
 
 
 def _raw_tracepoint(name: str, program_fd: int) -> int:

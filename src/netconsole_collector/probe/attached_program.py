@@ -76,6 +76,11 @@ class AttachedProgram:
         return self._link >= 0
 
     @property
+    def has_lost_its_device(self) -> bool:
+        """Whether it was attached to a device that is gone. Raises OSError."""
+        return self.point.startswith(attach.XDP) and self.is_attached and attach.is_without_device(self._link)
+
+    @property
     def runs(self) -> bool:
         return self.is_attached or self.leader is not None
 

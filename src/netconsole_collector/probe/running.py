@@ -383,6 +383,14 @@ class RunningProbe:
                     program.why_not = check["says"]
         return bool(failed)
 
+    def has_lost_a_device(self) -> bool:
+        """Whether a program's device is gone since the last call. Raises OSError."""
+        gone = [one for one in self.programs if one.has_lost_its_device]
+        for program in gone:
+            program.detach()
+            program.why_not = "its device is gone"
+        return bool(gone)
+
     def lost_a_program(self) -> bool:
         """Whether more programs than at the last call could not be attached again."""
         before, self._lost = self._lost, sum(one.why_not is not None for one in self.programs)

@@ -225,11 +225,11 @@ def test_it_needs_a_device_and_stays_there(inside: Measurement, wire: Wire) -> N
     assert not reply.ok and "stays at its device" in str(reply.error)
 
 
-def test_the_device_goes_and_the_collector_does_not(inside: Measurement, wire: Wire) -> None:
+def test_a_device_that_goes_is_said(inside: Measurement, wire: Wire) -> None:
     wire.b.ip("link", "add", "xdp-a", "type", "veth", "peer", "name", "xdp-b")
     inside.load(PROBE, device="xdp-a")
     wire.b.ip("link", "del", "xdp-a")
-    inside.begin()
-    inside.settle()
+    inside.until(lambda: inside.statuses[PROBE].state == "degraded", "its device is gone")
+    assert "its device is gone" in str(inside.statuses[PROBE].why) and not inside.statuses[PROBE].attach
     inside.command(command="unload", probe=PROBE)
     inside.load(PROBE, device=DEVICE)
