@@ -562,6 +562,11 @@ CALLS: dict[str, frames.Label] = {
 }  # fmt: skip
 
 
+def test_a_late_transmit_queue_has_the_command_that_names_its_shaper() -> None:
+    [found] = of_percentile("tx_queue_latency", "wait", QUEUE, 200 * MS)
+    assert [line.replace("'", "") for line in found.commands] == ["tc -s qdisc show dev vnet7"]
+
+
 @pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue,whole+flush}")
 @pytest.mark.proves("fs_path", "findings.times.p99.!.{read,fsync}")
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
