@@ -13,6 +13,11 @@ from netconsole.tui.widgets.cell_grid import CellGrid
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.painted import Line, cut
 
+_NOTHING: list[Line] = [
+    [(" No probe here watches queues of VMs, ports, PMD threads or block devices.", "")],
+    [(" The profiles vhost, ovs and disk do: netconsole --profile vhost", "dim")],
+]
+
 
 class GlanceScreen(OverScreen):
     """The arrows go from cell to cell, Enter opens the page of one."""
@@ -54,18 +59,16 @@ class GlanceScreen(OverScreen):
         found = glance.places(scene)
         self._places = {one.subject: one for _, some in found for one in some}
         title = f" {scene.only} at a glance" if scene.only else " All at a glance"
-        self.query_one("#over-header", Lines).show(cut([(title, "strong"), *self._nothing(found)], width))
+        self.query_one("#over-header", Lines).show(cut([(title, "strong")], width))
         self.grid.show(list(glance.grid(found, width)), glance.worst(found))
         self.query_one("#legend", Lines).show(cut(glance.legend(found), width))
         self._say_cell()
         self._footer()
 
-    def _nothing(self, found: object) -> Line:
-        return [] if found else [(": no probe here watches queues of VMs, ports, PMD threads or block devices", "dim")]
-
     def _say_cell(self) -> None:
         one, width = self._under_cursor, self.size.width
-        self.query_one("#cell", Lines).show(*(cut(line, width) for line in (one.lines if one is not None else ())))
+        lines = one.lines if one is not None else () if self._places else _NOTHING
+        self.query_one("#cell", Lines).show(*(cut(line, width) for line in lines))
 
     def on_cell_grid_moved(self) -> None:
         self._say_cell()
