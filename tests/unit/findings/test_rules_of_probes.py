@@ -338,6 +338,7 @@ def test_an_upcall_that_failed() -> None:
 @pytest.mark.proves(
     "protocol_counters",
     "findings.counters.count.!.{loss,UdpRcvbufErrors,UdpSndbufErrors,IpOutDiscards,TcpExtListenOverflows}",
+    "findings.counters.count.!.{TcpExtListenDrops,IpOutNoRoutes}",
 )
 @pytest.mark.parametrize(
     ("counter", "kind", "cause"),
@@ -348,6 +349,9 @@ def test_an_upcall_that_failed() -> None:
         ("UdpSndbufErrors", "loss", "udp-send-refused"),
         ("Ip6OutDiscards", "loss", "send-refused"),
         ("TcpExtListenOverflows", "loss", "listen-queue-full"),
+        ("TcpExtListenDrops", "total", "half-open-full"),
+        ("TcpExtTCPReqQFullDrop", "loss", "half-open-full"),
+        ("IpOutNoRoutes", "loss", "no-route-out"),
     ],
 )
 def test_a_protocol_counter_that_means_loss(counter: str, kind: str, cause: str) -> None:

@@ -1,6 +1,7 @@
 """Question `neighbour`: the next hop of a packet, what the table of neighbours says of it, and how full that is.
 
 `hop`, `state`, `mac`: the next hop and its entry; state is `absent` without one. `is_gateway`: it is a router.
+`has_carrier`: of the device, null where there is none.
 Of several routers `hop` is the one that does not answer; null where several do not.
 `entries`, `limit`: of all namespaces together, and the setting gc_thresh3 that bounds them. `most_device`,
 `most_entries`: the device of this namespace with the most. `was`: the address that a translation (NAT) of a tracked
@@ -21,6 +22,7 @@ _CACHES = {
     int(socket.AF_INET6): ("ipv6", b"/proc/net/stat/ndisc_cache"),
 }
 _SILENT = ("incomplete", "failed")
+_CARRIER = 33  # IFLA_CARRIER
 _TRACKED = b"/proc/thread-self/net/nf_conntrack"
 _MAX_TRACKED_BYTES = 4 << 20
 
@@ -65,6 +67,7 @@ def _looked_up(device: str, target: str) -> Json:
     return {
         "hop": hop,
         "is_gateway": hop is not None and hop != target,
+        "has_carrier": any(link.values.get(_CARRIER, b"\1")) if link is not None else None,
         "state": entry.state if entry is not None else "absent",
         "mac": entry.mac or None if entry is not None else None,
         "most_device": of_most.name if of_most is not None else None,
