@@ -66,7 +66,10 @@ async def test_arrows_go_from_cell_to_cell_and_enter_opens_its_page() -> None:
 
 async def test_where_nothing_is_watched_it_says_so() -> None:
     async with running((80, 24)) as one:
-        assert "No probe here watches queues of VMs, ports, PMD threads or block devices." in await one.press("a")
+        text = await one.press("a")
+        assert "No probe here watches queues of VMs, ports, PMD threads or block devices." in text
+        assert "Enter on an empty pane (2, 3, d) starts one" in text
+        assert "← → ↑ ↓ move" not in text, "there is nothing to move to"
 
 
 def test_threads_and_devices_have_a_cell_with_the_word_of_their_finding() -> None:

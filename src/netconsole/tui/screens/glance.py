@@ -15,8 +15,9 @@ from netconsole.tui.widgets.painted import Line, cut
 
 _NOTHING: list[Line] = [
     [(" No probe here watches queues of VMs, ports, PMD threads or block devices.", "")],
-    [(" The profiles vhost, ovs and disk do: netconsole --profile vhost", "dim")],
+    [(" In a live session Enter on an empty pane (2, 3, d) starts one.", "dim")],
 ]
+"""Said where there is no cell."""
 
 
 class GlanceScreen(OverScreen):
@@ -51,7 +52,10 @@ class GlanceScreen(OverScreen):
         return next((one for key, one in self._places.items() if key == self.grid.cursor), None)
 
     def keys(self) -> Line:
-        keys = (("Esc q", "back"), ("← → ↑ ↓", "move"), ("Enter", "open"), ("Home", "first"))
+        keys = [
+            ("Esc q", "back"),
+            *([("← → ↑ ↓", "move"), ("Enter", "open"), ("Home", "first")] if self._places else []),
+        ]
         return [piece for key, word in keys for piece in ((f" {key}", "key"), (f" {word} ", "dim"))]
 
     def draw(self, scene: Scene) -> None:
