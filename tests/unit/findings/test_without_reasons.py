@@ -82,6 +82,12 @@ def test_a_full_buffer_is_not_told_from_what_a_filter_refuses() -> None:
             "the blackhole route 192.0.2.0/24 swallows what is for 192.0.2.2",
         ),
         (
+            "tc-drops",
+            {"location": RECEIVED},
+            {"filter": "matchall pref 1", "action": "police"},
+            "the policer of tc filter matchall pref 1 lets no more through",
+        ),
+        (
             "martians",
             {"location": TURNED_AWAY},
             {"rp_filter": 1, "back_kind": "unicast", "back_device": "other0"},

@@ -29,7 +29,10 @@ def answer(arguments: Json) -> Any:
     protocols = _OF_PROTOCOL.get(str(arguments.get("protocol")), ("ipv4", "ipv6"))
     found = within(arguments, lambda: _looked_up(protocols, str(arguments.get("hook"))))
     if arguments.get("or_rules") and not (found["full"] or found["no_port"] or found["legacy_chain"]):
-        found.update(firewall.answer({**arguments, "hook": " ".join(firewall.HOOKS)}))
+        every = " ".join(firewall.HOOKS)
+        found.update(firewall.answer({**arguments, "hook": every}))
+        if not found["rules"] and not found["policies"]:  # then it was one of iptables-legacy, at whatever hook
+            found.update(within(arguments, lambda: _told(only_one(_dropped(protocols), every))))
     found["limit"] = sysctl("netfilter/nf_conntrack_max")  # of each namespace; the host's is for all
     return found
 
@@ -53,6 +56,12 @@ def _looked_up(protocols: Iterable[str], hook: str) -> Json:
         "entries": now.get(ENTRIES),
         "full": refused > failed,
         "no_port": failed > 0,
+        **_told(rule),
+    }
+
+
+def _told(rule: Optional[LegacyRule]) -> Json:
+    return {
         "legacy_table": rule.table if rule is not None else None,
         "legacy_chain": rule.chain if rule is not None else None,
         "legacy_rule": rule.number if rule is not None else None,

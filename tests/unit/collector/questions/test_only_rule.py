@@ -43,6 +43,19 @@ def test_rules_of_nftables_are_looked_at_where_the_kernel_does_not_tell_them_apa
 ) -> None:
     known = {"full": False, "no_port": False, "legacy_chain": None, **refusal}
     monkeypatch.setattr(conntrack, "within", lambda *_: dict(known))
-    monkeypatch.setattr(firewall, "answer", lambda arguments: {"rule": f"of {arguments['hook']}"})
+    monkeypatch.setattr(firewall, "answer", lambda arguments: {"rule": f"of {arguments['hook']}", "rules": 1})
     found = conntrack.answer({"netns": "blue", "hook": "none", "or_rules": or_rules})
     assert found.get("rule") == ("of prerouting input forward output postrouting" if asked else None)
+
+
+@pytest.mark.parametrize(("rules", "policies", "found"), [(0, 0, 2), (1, 0, None), (0, 1, None)])
+def test_of_iptables_legacy_where_no_hook_is_known_and_nothing_of_nftables_drops(
+    rules: int, policies: int, found: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conntrack, "_PAUSE_S", 0)
+    monkeypatch.setattr(conntrack, "_counters", dict)
+    monkeypatch.setattr(conntrack, "_dropped", lambda _: {FIRST: 0, SECOND: 3000})
+    monkeypatch.setattr(conntrack, "within", lambda _arguments, make: make())
+    monkeypatch.setattr(firewall, "answer", lambda _: {"rules": rules, "policies": policies})
+    told = conntrack.answer({"netns": "blue", "hook": "none", "or_rules": "1"})
+    assert told["legacy_rule"] == found
