@@ -19,7 +19,9 @@ ROW: dict[str, Label] = {
     "class": "unknown",
 }
 PACKET: dict[str, Scalar] = {"source": "192.0.2.1", "target": "192.0.2.2", "length_bytes": 1400}
-HEADER, SOCKET = ({"reason": name, "provenance": "inferred"} for name in ("IP_INHDR", "SOCKET_RCVBUFF"))
+HEADER, SOCKET, PORT, FILTER = (
+    {"reason": name, "provenance": "inferred"} for name in ("IP_INHDR", "SOCKET_RCVBUFF", "NO_SOCKET", "NETFILTER_DROP")
+)
 ROUTES = {"reason": "IP_INNOROUTES", "provenance": "inferred", "location": "ip_error"}
 RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constprop.0"
 
@@ -34,6 +36,9 @@ RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constpro
         ({"location": "kfree_skb_list"}, "list-freed", "unknown"),
         ({"location": "ip_local_deliver_finish", "protocol": "protocol 253"}, "no-protocol", "fault"),
         ({"location": "icmp_rcv", "protocol": "ICMP"}, "wrong-checksum", "unknown"),
+        ({"location": "__udp4_lib_rcv", **PORT}, "nobody-listens", "refused"),
+        ({"location": "__udp4_lib_rcv", **PORT, "hook": "to many"}, "unheard-broadcast", "unwanted"),
+        ({"location": "ip6_rcv_core", "protocol": "ICMPv6", "ethertype": "IPv6"}, "not-joined", "unwanted"),
         ({"location": "ip_forward"}, "not-forwarded", "fault"),
         ({"location": "ip_forward", "hook": "to many"}, "other-broadcast", "unwanted"),
         ({"location": "ip6_pkt_drop", "ethertype": "IPv6"}, "no-route", "fault"),
@@ -54,9 +59,22 @@ def test_a_full_buffer_is_not_told_from_what_a_filter_refuses() -> None:
     assert found is not None and found.cause == "receive-buffer-full" and "or its filter or IPsec" in found.why
 
 
+def test_a_firewall_at_an_unknown_hook_explains_what_could_not_be_sent() -> None:
+    causes = catalogue.shipped("kernel_drops").tables["drops"].causes
+    assert causes is not None
+    found = causes.of({**ROW, **FILTER, "location": "nf_hook_slow"})
+    assert found is not None and found.cause == "firewall-drops" and "send-refused" in found.explains
+
+
 @pytest.mark.parametrize(
     ("cause", "labels", "answer", "why"),
     [
+        (
+            "nobody-listens",
+            PORT,
+            {"process": None, "target_port": 4789},
+            "nobody listens on UDP port 4789 of 192.0.2.2, or their checksum is wrong",
+        ),
         (
             "not-forwarded",
             {"location": "ip_forward"},
