@@ -110,6 +110,10 @@ class ProtocolCounters(KernelSource):
         """The namespaces of the last search."""
         self._fresh: Set[int] = set()
         """Namespaces that have just been made: they have counted from 0 since."""
+        self._made_ns: Dict[int, int] = {}
+        """When they were made at the earliest, by the clock of the readings, until what they have counted is told."""
+        self._clock_ns = 0
+        """Of the readings: since the first one."""
         self._may_enter = True
         self._found_late = 0
         self._search_in = 0
@@ -142,16 +146,18 @@ class ProtocolCounters(KernelSource):
         except ValueError:
             raise SourceError("/proc/net: this version of netconsole cannot read its layout") from None
         late = self._found_late
+        self._clock_ns += reading.interval_ns
         said = self._search(reading)
         if self._found_late:
             said.append(reading.ledger(_PROBE, {"found_late": (self._found_late - late, self._found_late)}))
-        late_ns = self._read_others(reading)
+        late_ns, young_ns = self._read_others(reading)
         rows, full, omitted = self._rows.rows(self._readings())
         moved = [row for row in rows if row["counts"]["count"]["total"]]
         own, ways = self._names.get(self._own, str(self._own)), self._ways()
-        for row in moved if late_ns else ():
-            if row["labels"]["netns"] != own:
-                row["interval_ns"] = late_ns
+        for row in moved if late_ns or young_ns else ():
+            of_row = young_ns.get(row["labels"]["netns"], late_ns)
+            if of_row and row["labels"]["netns"] != own:
+                row["interval_ns"] = of_row
         return [
             *said,
             reading.table(_PROBE, "conntrack", self._tracking.rows(self._tables())),
@@ -215,18 +221,24 @@ class ProtocolCounters(KernelSource):
                     self._rows.begin(labels, (first[name],))
                 yield labels, (value,), {}
 
-    def _read_others(self, reading: SourceReading) -> Optional[int]:
-        """Returns the time since they were read last, where that is longer than the interval."""
+    def _read_others(self, reading: SourceReading) -> Tuple[Optional[int], Dict[str, int]]:
+        """Returns the time since they were read last, where that is longer than the interval.
+
+        And by name the age of those that have counted since they were made.
+        """
         if not self._pace.is_due(reading.is_whole):
             self._since_ns += reading.interval_ns
-            return None
+            return None, {}
         late_ns, self._since_ns = self._since_ns and self._since_ns + reading.interval_ns, 0
         began = self._host.cpu_s()
         found = self._files_of_others()
+        young_ns: Dict[str, int] = {}
         for inode, files in found.items():
             try:
                 if isinstance(files, OSError):
                     raise files
+                if inode in self._made_ns and inode not in self._fresh:
+                    young_ns[self._names.get(inode, str(inode))] = self._clock_ns - self._made_ns.pop(inode)
                 self._take(inode, files)
             except (OSError, ValueError) as error:
                 if self._pids.pop(inode) == 0:
@@ -236,7 +248,7 @@ class ProtocolCounters(KernelSource):
                 if self._known is not None and inode not in self._paths:
                     self._known.discard(inode)  # what it counts until it is found again, nobody reads
         self._pace.took(self._host.cpu_s() - began, reading.interval_ns)
-        return late_ns or None
+        return late_ns or None, young_ns
 
     def _files_of_others(self) -> Dict[int, Union[Files, OSError]]:
         """By their processes; of those without one, and of those whose process has just gone, by their names."""
@@ -279,6 +291,7 @@ class ProtocolCounters(KernelSource):
         if self._known is not None:
             new = pids.keys() - self._known
             self._fresh |= new & self._paths.keys()
+            self._made_ns.update(dict.fromkeys(new & self._paths.keys(), self._clock_ns - reading.interval_ns))
             self._found_late += len(new - self._paths.keys())
         self._known = set(pids)
         left_out = max(0, len(pids) - MAX_NAMESPACES)
@@ -286,6 +299,7 @@ class ProtocolCounters(KernelSource):
         for inode in self._last.keys() - self._pids.keys() - {self._own}:
             self._forget(inode)
         self._fresh &= self._pids.keys()
+        self._made_ns = {inode: at_ns for inode, at_ns in self._made_ns.items() if inode in self._pids}
         if left_out == self._left_out:
             return []
         self._left_out = left_out

@@ -295,6 +295,24 @@ def test_a_row_that_is_read_less_often_has_its_own_interval(host: Host) -> None:
     assert {at: row.counts["count"].delta for at, row in of_blue.items()} == {4: 40, 8: 40}
 
 
+def test_what_a_new_namespace_has_counted_has_the_time_since_it_was_made(host: Host) -> None:
+    """It is made in the second interval, and read in the fourth, the twelfth and the twentieth."""
+    host.process("7")
+    host.cost_s = 3.5 * MAX_SHARE
+    source = opened(host)
+    read_of(source)
+    told = {}
+    for number in range(1, 21):
+        if number == 2:
+            host.process("8")
+            host.named(b"blue", "8")
+        if number >= 2:
+            host.counts("8", 0 if number < 3 else 30 if number < 15 else 40)
+        for row in table(read_of(source), "counters").rows:
+            told[number] = row.labels["netns"], row.counts["count"].delta, row.interval_ns
+    assert told == {12: ("blue", 30, 11 * SECOND_NS), 20: ("blue", 10, 8 * SECOND_NS)}
+
+
 def test_namespaces_above_the_limit_are_left_out_and_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol_counters, "MAX_NAMESPACES", 2)
     monkeypatch.setattr(protocol_counters, "SEARCH_EVERY", 1)
