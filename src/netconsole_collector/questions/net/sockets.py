@@ -16,6 +16,7 @@ from netconsole_collector.primitives.files import owners
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json, text
 from netconsole_collector.questions.net import group_programs
+from netconsole_collector.questions.net.rtnetlink import RouteSocket
 from netconsole_collector.questions.within import sysctl, within
 from netconsole_collector.sources.net.netlink_messages import (
     NETLINK_SOCK_DIAG,
@@ -32,6 +33,8 @@ _IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
 MAX_SOCKETS = 20000
 _TIME_WAIT = socket.IPPROTO_TCP, 1 << 6
 _NEW = socket.IPPROTO_TCP, 1 << 3 | 1 << 12  # TCP_SYN_RECV, TCP_NEW_SYN_RECV
+_UP = 1
+_INFO, _INFO_KIND, _INFO_DATA, _VXLAN_PORT = 18, 1, 2, 15  # IFLA_LINKINFO and below; IFLA_VXLAN_PORT
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
 
@@ -63,7 +66,8 @@ def answer(arguments: Json) -> Any:
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
     somebody is there at any address, and of this family alone. `bound_device`: the device to which the first one is
     bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF
-    program sees what it receives, by its control group.
+    program sees what it receives, by its control group. `tunnel`: nobody is there, and a VXLAN device that would be is
+    down.
     """
     wanted = text(arguments, "wanted")
     if wanted == "port":
@@ -73,6 +77,7 @@ def answer(arguments: Json) -> Any:
         target = str(arguments.get("target", ""))
         states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
         found, bound = within(arguments, lambda: _with_devices(_at(_PROTOCOLS[protocol], states, port)))
+        tunnel = within(arguments, lambda: _tunnel_down(port)) if protocol == "UDP" and not found else None
     elif wanted == "raw":
         return within(arguments, lambda: _raw(text(arguments, "protocol")))
     elif wanted == "half-open":
@@ -91,6 +96,7 @@ def answer(arguments: Json) -> Any:
         program = group_programs.of_process(document["process"])
         document.update(group=program.group if program else None, group_program=program.name if program else None)
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
+        document["tunnel"] = tunnel
         document["bound_device"] = bound[0] if bound else None
         document["is_bound_elsewhere"] = bool(bound) and not {None, arguments.get("device")}.intersection(bound)
         document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
@@ -127,6 +133,18 @@ def _document(found: List[WaitingSocket]) -> Json:
 def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
     """Those that take packets of anybody first."""
     return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
+
+
+def _tunnel_down(port: int) -> Optional[str]:
+    """The VXLAN device of this port that is down: its socket is there while it is up."""
+    with RouteSocket() as routes:
+        for link in routes.links():
+            info = dict(attributes(link.values.get(_INFO, b""), 0))
+            options = dict(attributes(info.get(_INFO_DATA, b""), 0))
+            is_vxlan = info.get(_INFO_KIND, b"").rstrip(b"\0") == b"vxlan"
+            if is_vxlan and options.get(_VXLAN_PORT) == port.to_bytes(2, "big") and not link.flags & _UP:
+                return link.name
+    return None
 
 
 def _half_open() -> Json:
