@@ -54,6 +54,10 @@ def impossible(
         found |= {"investigate", "copy", "chart"}
     elif watched.investigator is None or isinstance(row_keys.investigable(scene, subject), str):
         found.add("investigate")
+    if subject is None or not row_keys.runnable(scene, subject):
+        found.add("run")
+    if not main.is_empty:
+        found.add("start")
     if watched.read_facts is None:
         found.add("facts")
     if not has_knobs:

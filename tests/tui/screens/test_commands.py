@@ -42,6 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 async def test_commands_are_shown_before_they_run(asked: Asked) -> None:
     async with running(size=(80, 24)) as one:
         asked.stand_behind(one.session)
+        assert "Run" in {entry.name for entry in one.app.findable(one.app.screen)}
         text = await one.press("x")
         assert isinstance(one.app.screen, CommandsScreen)
         assert f"$ {COMMAND}" in text and "each only reads" in text and "x run on this host" in text
