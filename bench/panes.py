@@ -18,13 +18,16 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))
 
-from bench.console import _cpu, _environment, read_for  # noqa: E402
+from bench.console import _cpu, _environment, _rss_kb, read_for  # noqa: E402
 from tests.support.fake_collector import Scenario  # noqa: E402
 from tests.support.terminal_process import TerminalProcess  # noqa: E402
 from tests.support.tui import scenes  # noqa: E402
 from tests.support.tui.vhost_scenes import Host  # noqa: E402
 
 VMS, QUEUES, BUSY = 50, 4, 80
+MOST_VMS, MOST_BUSY = 200, 200
+"""Of the host whose memory is measured: 200 of its 800 queues move."""
+MEMORY_MB = 120
 IDLE_ROWS = 500
 KEYS = "1234567890d"
 CYCLE = 11
@@ -32,19 +35,19 @@ PROBES = ("vhost_queues", "tun_queues", "irq_path", "tx_kick_path")
 SETTLE_S = 6.0
 
 
-def crowd(cycle: int = CYCLE) -> Scenario:
-    """The frames of the host, for ever."""
+def crowd(cycle: int = CYCLE, vms: int = VMS, busy: int = BUSY) -> Scenario:
+    """The frames of the host, for ever. ``busy``: that many of its queues move."""
     whole = scenes.attached(Scenario(), real=True)
     for probe in PROBES:
         whole.status(probe)
-    host = Host(VMS, QUEUES)
+    host = Host(vms, QUEUES)
     host.scenario.lines = []
     first, again = Scenario(), Scenario()
     for tick in range(cycle):
         lines = first if tick == 0 else again
         scenes.interval(lines, tick, rows=IDLE_ROWS if tick == 0 else 0)
         del lines.lines[-1]
-        lines.lines += host.interval(set(host.places[:BUSY])).lines
+        lines.lines += host.interval(set(host.places[:busy])).lines
     whole.lines += first.lines
     return whole.do("repeat", times=0, lines=again.lines)
 
@@ -77,18 +80,34 @@ def _drawing_s(pid: int) -> float:
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
+def remember(home: Path, size: tuple[int, int], minutes: int) -> None:
+    """Prints the memory of a console on a host of 200 VMs, each minute."""
+    scenario = crowd(vms=MOST_VMS, busy=MOST_BUSY).save(home / "many.jsonl")
+    play = CHECKOUT / "tests" / "support" / "tui" / "run_console.py"
+    with TerminalProcess((sys.executable, str(play), str(scenario)), _environment(home), *size) as process:
+        process.until_text("tun_net_xmit")
+        for minute in range(minutes):
+            read_for(process, 60.0)
+            print(f"{minute + 1} min: {_rss_kb(process.pid) / 1024:.0f} MB (RSS), at most {MEMORY_MB}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="another checkout that has this script, to compare with")
     parser.add_argument("--rounds", type=int, default=3, help="through all panes, in each run (default 3)")
     parser.add_argument("--pairs", type=int, default=1)
     parser.add_argument("--size", default="80x24")
+    parser.add_argument("--memory", type=int, metavar="MINUTES", help="measure the memory at 200 VMs instead")
     parser.add_argument("--make", type=Path, help="write the frames of the host to this file, and end")
     options = parser.parse_args()
     if options.make is not None:
         crowd().save(options.make)
         return
     columns, _, lines = options.size.partition("x")
+    if options.memory:
+        with tempfile.TemporaryDirectory() as directory:
+            remember(Path(directory), (int(columns), int(lines)), options.memory)
+        return
     checkouts = [CHECKOUT, *([options.against.resolve()] if options.against else [])]
     found: dict[Path, list[list[float]]] = {checkout: [] for checkout in checkouts}
     with tempfile.TemporaryDirectory() as directory:
