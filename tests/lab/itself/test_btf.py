@@ -113,6 +113,8 @@ def obstacle(types: btf.Btf, alternative: dict[str, Any], made: bool) -> str | N
     when = alternative.get("when")
     if when and not has(types, when):
         return f"this kernel has no {when.partition('_')[2]}"
+    if point.kind == attach.XDP:
+        return None if point.category == "generic" else "doctor tries XDP at lo, which has no driver"
     if point.kind == "raw_tracepoint":
         return None if types.named(f"btf_trace_{point.name}", (btf.TYPEDEF,)) else f"no tracepoint {point.name}"
     problem = prototypes.problem(types, point.name, alternative.get("takes", []))

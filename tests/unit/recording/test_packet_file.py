@@ -16,6 +16,7 @@ from pcapng.blocks import EnhancedPacket, InterfaceDescription, SectionHeader
 
 from netconsole.base.errors import BadInput
 from netconsole.base.figure import count
+from netconsole.recording import packet_file
 from netconsole.recording.packet_file import PacketFile
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Count
@@ -25,6 +26,12 @@ from tests.unit.telemetry.test_state import SECOND, Stream
 PROBE = "kernel_drops"
 BEGIN = bytes(range(60))
 WHY: dict[str, Any] = {"reason": "NETFILTER_DROP", "location": "nft_do_chain", "cpu": 1, "vlan": 0}
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the thread that writes comes late; a console that ends waits less."""
+    monkeypatch.setattr(packet_file, "CLOSE_S", 60.0)
 
 
 @contextmanager
