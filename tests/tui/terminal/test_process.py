@@ -256,11 +256,13 @@ def test_a_slow_reader_never_sees_data_older_than_stated(tmp_path: Path) -> None
         assert len(reader.ages_s) > 50
 
 
-FIRST_PICTURES_BYTES = 56_000
-"""The first picture and the change of pane: before they have been answered, nobody can know how slow the line is."""
-A_FRAME_S = 5.0
-"""A frame of some kilobytes takes a second on such a line, its first line is there before its last; and a console that
-has a part of a processor takes as long again to draw it. Were no frames skipped, the age would grow without end."""
+FIRST_PICTURES_BYTES = 72_000
+"""The first picture, the change of pane, and one drawing behind them: before they have been answered, nobody can know
+how slow the line is. Measured: the last of them ends after 69 600 bytes, and ages grow until then alone."""
+A_FRAME_S = 6.0
+"""A frame of 16 kB takes two seconds on such a line. Its first line, which states the age, is there before its last.
+Until then the lower lines are of the frame before, drawn four seconds earlier. Were none skipped, the age would grow.
+"""
 TURN_S = 0.1
 """A reader that comes by less often was stopped; the line carries no more for that."""
 
