@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from netconsole.base import figure
 from netconsole.probes.catalogue import shipped
 from netconsole.telemetry.session import Connection
@@ -123,6 +125,16 @@ def test_what_the_driver_handed_over_stands_before_the_backlog() -> None:
     scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
     assert shown(scene)["at the driver"] == ("1.00k", "–", "", "native XDP at eth0")
     assert list(shown(scene))[:4] == ["NIC, driver", "at the driver", "backlog", "arrived"]
+
+
+@pytest.mark.parametrize(
+    ("attach", "where"), [([], "its device is gone"), (["xdp:native"], "native XDP at "), (["x"], " XDP at ")]
+)
+def test_where_a_far_host_says_the_driver_is_breaks_nothing(attach: list[str], where: str) -> None:
+    made = Scenario().hello().status("mirror").counters("mirror", arrived=(950, 950))
+    made.status("mirror_xdp", attach=attach).counters("mirror_xdp", arrived=(1000, 1000))
+    scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+    assert shown(scene)["at the driver"][3] == where
 
 
 def test_nothing_is_shown_before_it_counted() -> None:

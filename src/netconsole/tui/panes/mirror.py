@@ -160,10 +160,15 @@ def _at_driver(scene: Scene) -> Iterator[MirrorStage]:
     """What an XDP program saw, if one does: what does not arrive afterwards is lost between."""
     state = scene.state.probes.get(XDP)
     if state is not None and state.counters:
-        _, way, device = (state.attach[0] if state.attach else "xdp:no:device").split(":", 2)
         subject = Subject(XDP, "probe", "arrived", ())
-        where = f"{way} XDP at {figure.safe(device, 15)}"
+        where = ", ".join(_xdp_at(point) for point in state.attach) or "its device is gone"
         yield replace(_passed(state, "arrived"), name="at the driver", where=where, subject=subject)
+
+
+def _xdp_at(point: str) -> str:
+    """In words; ``point``: xdp:native:eth0. It may come from a far host."""
+    way, _, device = figure.safe(point, 64).partition(":")[2].partition(":")
+    return f"{way} XDP at {device}"
 
 
 def _most(found: Iterable[RowState], name: str) -> RowState | None:
