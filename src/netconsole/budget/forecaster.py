@@ -19,7 +19,7 @@ from netconsole.profile.spending import packets_per_s
 from netconsole.telemetry.frames import Mode
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.state import State
-from netconsole_collector.kernel.attach import written
+from netconsole_collector.kernel.attach import XDP_POINTS, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,6 @@ NAME = "hooks"
 MOMENT_S = 0.5
 """Long enough to find the rate of a busy hook, short enough to wait for before a probe starts."""
 MAX_CPUS = 8192
-_XDP = ("xdp:native", "xdp:generic")
 _INSTEAD_OF_XDP = "raw_tracepoint:netif_receive_skb"
 """Where packets are counted for an XDP program: at one device it sees no more. One that counts would change the device.
 """
@@ -163,13 +162,13 @@ def measure_hooks(manifests: Sequence[Manifest], moment_s: float = MOMENT_S, hos
         for attach, rates in by_cpu.items()
         for point in written(attach)
     }
-    hooks.update((point, hooks[_INSTEAD_OF_XDP]) for point in _XDP if _INSTEAD_OF_XDP in hooks)
+    hooks.update((point, hooks[_INSTEAD_OF_XDP]) for point in XDP_POINTS if _INSTEAD_OF_XDP in hooks)
     packets = None if before is None or after is None else max(0, after - before) / (ended - began)
     return HookRates(hooks, packets)
 
 
 def _counted_at(point: str) -> str:
-    return _INSTEAD_OF_XDP if point in _XDP else point
+    return _INSTEAD_OF_XDP if point in XDP_POINTS else point
 
 
 def _packets(host: AnyHost) -> int | None:

@@ -97,6 +97,7 @@ class Worker:
         self.job = job
         self.spec: Json = dict(job["spec"], programs=[one for one in job["spec"]["programs"] if _applies(one, job)])
         self.descriptors: List[int] = []
+        self._device = config.device_of(bytes.fromhex(job.get("config") or ""))
         self._memlock = True
         self._coming_back = attach.ComingBack()
         self._may_be_typed = attach.has_kprobes() and not job.get("kprobes")
@@ -274,7 +275,7 @@ class Worker:
             refused: List[Json] = []
             for point in attach.kinds_of(attach.parse(alternative["point"]), self._may_be_typed):
                 try:
-                    point = attach.at_device(point, config.device_of(bytes.fromhex(self.job.get("config", ""))))
+                    point = attach.at_device(point, self._device)
                     program, link = attached_at(compiled, codes, alternative, point, direct, attach_function)
                 except attach.CannotAttach as error:
                     refused.append({"point": attach.text(point), "why": str(error), "detail": ""})

@@ -20,7 +20,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from netconsole_collector.kernel import syscalls
 
 _FORM = re.compile(
-    r"raw_tracepoint:\w+|tracepoint:\w+:\w+|xdp:(?:native|generic)(?::\S{1,15})?|(?:entry|return|fentry|fexit|kprobe|kretprobe):[\w.]+"
+    r"raw_tracepoint:\w+|tracepoint:\w+:\w+|xdp:(?:native|generic)(?::\S{1,15})?"
+    r"|(?:entry|return|fentry|fexit|kprobe|kretprobe):[\w.]+"
 )
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PMU = "/sys/bus/event_source/devices/{}"
@@ -35,6 +36,8 @@ _WRITTEN = {kind: written for written, kinds in _KINDS.items() for kind in kinds
 XDP = "xdp"
 _XDP_WAYS = {"generic": 1 << 1, "native": 1 << 2}
 """XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE (include/uapi/linux/if_link.h)."""
+XDP_POINTS = tuple("{}:{}".format(XDP, way) for way in _XDP_WAYS)
+"""As a manifest names them."""
 _XDP_REFUSALS = {
     errno.EBUSY: "another XDP program is there already, and netconsole replaces none",
     errno.EEXIST: "another XDP program is there already, and netconsole replaces none",
