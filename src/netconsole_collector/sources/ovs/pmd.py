@@ -17,7 +17,7 @@ from netconsole_collector.sources.ovs.pmd_threads import PmdDatapath, PmdThreads
 from netconsole_collector.sources.ovs.polled_ports import PolledPorts
 from netconsole_collector.sources.ovs.scheduled import ThreadSchedule
 from netconsole_collector.sources.ovs.trouble import MEANINGS
-from netconsole_collector.sources.ovs.unixctl import Refused, Unixctl, UnixctlError, directories
+from netconsole_collector.sources.ovs.unixctl import LateAnswer, Refused, Unixctl, UnixctlError, directories
 from netconsole_collector.sources.ovs.vswitchd import USERSPACE, Vswitchd, revalidation_in
 from netconsole_collector.statuses import status
 
@@ -86,6 +86,8 @@ class OvsPmd(KernelSource):
             return []
         try:
             said = self._vswitchd.asked(self._ask)
+        except LateAnswer:
+            return []  # what has been counted meanwhile is of the next reading
         except UnixctlError as error:
             raise SourceError(str(error)) from None
         if not said.has_pmd and self._is_empty:

@@ -29,6 +29,10 @@ class Refused(UnixctlError):
     """It refused: the command is unknown, or its object does not exist."""
 
 
+class LateAnswer(UnixctlError):
+    """It has not answered in time: a CPU is busy, its or ours."""
+
+
 class Unixctl:
     """A connection to a running ovs-vswitchd. Not thread-safe."""
 
@@ -45,7 +49,7 @@ class Unixctl:
         try:
             reply = json.loads(self._socket.ask(json.dumps(request).encode(), timeout_s).decode("utf-8"))
         except TimeoutError:
-            raise UnixctlError(f"no answer to {command} within {timeout_s:g} s") from None
+            raise LateAnswer(f"no answer to {command} within {timeout_s:g} s") from None
         except OSError as error:
             is_long = error.errno == errno.EMSGSIZE
             why = f"an answer of more than {MAX_REPLY_BYTES >> 20} MiB" if is_long else error.strerror

@@ -5,7 +5,14 @@ import time
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from netconsole_collector.primitives.here import HERE, Here
-from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS, Refused, Unixctl, UnixctlError, running_vswitchd
+from netconsole_collector.sources.ovs.unixctl import (
+    PROGRAM_COMMS,
+    LateAnswer,
+    Refused,
+    Unixctl,
+    UnixctlError,
+    running_vswitchd,
+)
 
 ASK_AGAIN_S = 5.0
 """How long not to ask again when it does not answer, because it is busy."""
@@ -123,7 +130,10 @@ class Vswitchd:
         return self.asked(self._answers)
 
     def asked(self, ask: Callable[[Unixctl], _Answer]) -> _Answer:
-        """What ``ask`` is answered. Raises UnixctlError when it does not run, or does not answer (see ASK_AGAIN_S)."""
+        """What ``ask`` is answered. Raises UnixctlError when it does not run, or does not answer (see ASK_AGAIN_S).
+
+        LateAnswer of an answer that only has not come yet: whether it is silent is not known.
+        """
         self._find()
         if time.monotonic() < self._asked_again_at:
             raise UnixctlError(self._why)
@@ -132,7 +142,8 @@ class Vswitchd:
         except UnixctlError as error:
             self.close()
             self._not_answered(str(error))
-            raise UnixctlError(self._why) from None
+            is_late = isinstance(error, LateAnswer) and not self.is_silent
+            raise (LateAnswer if is_late else UnixctlError)(self._why) from None
         self.is_silent, self._unanswered, self._answered_at = False, 0, time.monotonic()
         return answers
 

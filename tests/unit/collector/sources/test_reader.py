@@ -24,6 +24,17 @@ class Fine(KernelSource):
         return [reading.table("fine", "rows", ([], True, 0))]
 
 
+class SilentAtFirst(KernelSource):
+    """Has nothing to say at its first reading."""
+
+    def __init__(self) -> None:
+        self.readings: list[SourceReading] = []
+
+    def read(self, reading: SourceReading) -> list[Json]:
+        self.readings.append(reading)
+        return [reading.table("late", "rows", ([], True, 0))] if len(self.readings) > 1 else []
+
+
 class Broken(KernelSource):
     """Fails at every second reading."""
 
@@ -62,7 +73,7 @@ class Hanging(KernelSource):
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[SourceReader]:
     Hanging.asked, Hanging.may = threading.Event(), threading.Event()
-    for one in (Fine, Broken, Surprised, Unopened, Hanging):
+    for one in (Fine, SilentAtFirst, Broken, Surprised, Unopened, Hanging):
         monkeypatch.setitem(known.KNOWN, one.__name__.lower(), one)
     yield SourceReader()
     Hanging.may.set()
@@ -101,6 +112,18 @@ def test_a_source_that_is_opened_is_attached_and_its_load_is_answered(sources: S
     (table,) = frames_of([one.body for one in sources.figures()])
     assert isinstance(table, Table) and (table.probe, table.name) == ("fine", "rows") and table.interval_ns > 0
     assert sources.figures() == [], "each figure once"
+
+
+def test_what_a_silent_reading_has_missed_is_in_the_interval_of_the_next(
+    sources: SourceReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = SilentAtFirst()
+    monkeypatch.setitem(known.KNOWN, "late", lambda: late)
+    start(sources, "late")
+    while not sources.probes or len(late.readings) < 2:
+        read(sources)
+    first, second = late.readings[:2]
+    assert second.interval_ns == first.interval_ns + second.mono_ns - first.mono_ns
 
 
 def test_one_that_cannot_be_opened_is_refused_and_may_be_asked_for_again(sources: SourceReader) -> None:

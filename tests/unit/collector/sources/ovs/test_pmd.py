@@ -420,6 +420,27 @@ def test_each_command_is_asked_once_a_second_at_most(source: OvsPmd, host: PmdHo
     assert {host.asked.count(one) for one in host.asked} == {2} and len(set(host.asked)) == 5
 
 
+def test_a_late_answer_is_no_silence_and_its_counts_come_with_the_next(
+    source: OvsPmd, host: PmdHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("netconsole_collector.sources.ovs.vswitchd.time.monotonic", lambda: now_s)
+    read(source)
+    host.is_silent = True
+    host.count()
+    now_s += 1.0
+    assert read(source) == [], "a CPU may be busy"
+    host.is_silent = False
+    now_s += 1.0
+    assert thread(read(source)).counts["packets"].delta == COUNTED["packets"]
+    host.is_silent = True
+    now_s += 1.0
+    assert read(source) == []
+    now_s += 1.0
+    with pytest.raises(SourceError, match=r"no answer to upcall/show within 0.25 s"):
+        read(source)
+
+
 def test_a_process_that_is_stopped_is_named_and_asked_less_often(source: OvsPmd, host: PmdHost) -> None:
     read(source)
     host.is_silent = True
