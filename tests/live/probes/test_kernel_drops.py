@@ -128,6 +128,7 @@ def test_a_row_has_its_latest_packet_and_another_after_the_next_reading(
                 "protocol": protocol, "ethertype": f"IPv{version}",
                 "source": source, "source_port": source_port, "target": target, "target_port": CLOSED_PORT,
                 "source_mac": wire.MACS[0], "target_mac": wire.MACS[1], "came_in_by": wire.DEVICES[1],
+                **({"syn": 1} if protocol == "TCP" else {}),
             }  # fmt: skip
 
 

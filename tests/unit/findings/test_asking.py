@@ -152,19 +152,21 @@ def test_what_is_none_by_its_row_is_a_fault_by_the_answer_at_once(host: Host) ->
 
 
 @pytest.mark.parametrize(
-    ("has_refused", "waiting", "said"),
+    ("has_refused", "syn", "waiting", "said"),
     [
-        (False, 0, None),  # late packets of connections that have ended, as under load
-        (True, 0, "192.0.2.1:4000 reopens the connection to port 9 that has just ended"),
-        (False, 3, "web/7 does not accept on port 80: 3 wait, 1 fit"),
+        (False, 1, 0, None),  # late packets of connections that have ended, as under load
+        (True, 1, 0, "192.0.2.1:4000 reopens the connection to port 9 that has just ended"),
+        (True, 0, 0, None),  # one was refused at some time, and this packet opens no connection
+        (False, 0, 3, "web/7 does not accept on port 80: 3 wait, 1 fit"),
     ],
 )
 def test_what_comes_late_for_a_connection_is_a_fault_where_the_host_says_so(
-    host: Host, has_refused: bool, waiting: int, said: str | None
+    host: Host, has_refused: bool, syn: int, waiting: int, said: str | None
 ) -> None:
     where: dict[str, Label] = {"reason": "NOT_SPECIFIED", "location": "tcp_v4_rcv", "protocol": "TCP"}
     host.labels = {**LABELS, **where}
     packet: dict[str, Label] = {"source": "192.0.2.1", "source_port": 4000, "target": "192.0.2.2", "target_port": 9}
+    packet |= {"syn": 1} if syn else {}
     assert host.pass_seconds(2, 30, packet) == []
     assert [one.name for one in host.asked] == ["sockets"]
     listener: dict[str, Scalar | None] = {"process": "web/7", "port": 80, "waiting": waiting, "limit": 1}

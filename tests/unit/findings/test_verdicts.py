@@ -16,6 +16,7 @@ from netconsole_collector.questions.known import KNOWN, module
 LABELS = {"netns", "device", "port", "reason", "location", "hook", "protocol", "ethertype", "provenance"}
 EXAMPLE = {
     "source", "target", "source_port", "target_port", "vlan", "source_mac", "target_mac", "came_in_by", "length_bytes",
+    "syn",
 }  # fmt: skip
 PACKET: dict[str, Any] = {
     "netns": "blue", "device": "vB", "reason": "IP_INADDRERRORS", "source": "192.0.2.1", "target": "198.51.100.7",
@@ -99,7 +100,8 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
         ),
         (
             "listen-queue-full",
-            {"is_time_wait": True, "has_refused": True, "source_port": 4000, "process": "w", "waiting": 9, "limit": 1},
+            {"is_time_wait": True, "has_refused": True, "syn": 1, "source_port": 4000, "process": "w", "waiting": 9,
+             "limit": 1},
             "192.0.2.1:4000 reopens the connection to port 9 that has just ended",
         ),
         (
