@@ -1,4 +1,4 @@
-"""The BPF programs of control groups that see what the sockets of a process receive (BPF_CGROUP_INET_INGRESS).
+"""The BPF programs of control groups that see what the sockets of a process receive, or send.
 
 systemd makes such programs for IPAddressAllow= and IPAddressDeny=. No question of its own.
 """
@@ -9,7 +9,8 @@ from typing import NamedTuple, Optional
 from netconsole_collector.primitives import files
 from netconsole_collector.questions.net.programs import name_of, queried
 
-_INGRESS, _EFFECTIVE = 0, 1
+INGRESS, EGRESS = 0, 1  # BPF_CGROUP_INET_INGRESS, BPF_CGROUP_INET_EGRESS
+_EFFECTIVE = 1
 _MAX_BYTES = 65536
 
 
@@ -20,8 +21,11 @@ class GroupProgram(NamedTuple):
     name: Optional[str]
 
 
-def of_process(process: Optional[str]) -> Optional[GroupProgram]:
-    """The first that sees what a process (``name/pid``) receives; None where there is none, or nobody may ask."""
+def of_process(process: Optional[str], direction: int = INGRESS) -> Optional[GroupProgram]:
+    """The first that sees what a process (``name/pid``) receives or sends.
+
+    None where there is none, or nobody may ask.
+    """
     pid = (process or "").rpartition("/")[2]
     mount = _mount()
     if not pid.isdigit() or mount is None:
@@ -35,7 +39,7 @@ def of_process(process: Optional[str]) -> Optional[GroupProgram]:
     except OSError:
         return None
     try:
-        found = queried(directory, _INGRESS, _EFFECTIVE)  # also of the groups above it
+        found = queried(directory, direction, _EFFECTIVE)  # also of the groups above it
     finally:
         os.close(directory)
     return GroupProgram(group.decode("utf-8", "backslashreplace"), name_of(found[0])) if found else None

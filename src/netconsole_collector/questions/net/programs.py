@@ -10,11 +10,11 @@ import ctypes
 import os
 import platform
 import struct
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
-from netconsole_collector.questions.net.rtnetlink import RouteSocket, number
+from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket, number
 from netconsole_collector.questions.within import within
 
 _XDP, _XDP_IDS = 43, (4, 5, 6, 7)  # IFLA_XDP; IFLA_XDP_PROG_ID, _DRV_, _SKB_, _HW_PROG_ID
@@ -55,15 +55,14 @@ def answer(arguments: Json) -> Any:
 def _looked_up(device: str, hook: str) -> Json:
     with RouteSocket() as routes:
         link = routes.link(device)
-        xdp = dict(attributes(link.values.get(_XDP, b""), 0)) if link is not None else {}
-        found = next((known for known in (number(xdp.get(kind)) for kind in _XDP_IDS) if known), None)
+        xdp, xdp_id = at_device(link) if link is not None else (None, None)
         filters = _filters(routes, link.number, _PARENTS.get(hook, 0)) if link is not None else []
         only = filters[0] if len(filters) == 1 else None
         end = routes.link_at(only.to_device) if only is not None and only.to_device else None
         programs = queried(link.number, _TCX[hook]) if link is not None and hook in _TCX else []
     return {
-        "xdp": name_of(found) if found else None,
-        "xdp_id": found,
+        "xdp": xdp,
+        "xdp_id": xdp_id,
         "tcx": name_of(programs[0]) if len(programs) == 1 and not filters else None,
         "filters": len(filters),
         "filter": only.name if only is not None else None,
@@ -71,6 +70,13 @@ def _looked_up(device: str, hook: str) -> Json:
         "redirects_to": end.name if end is not None else None,
         "is_end_up": bool(end.flags & _UP) if end is not None else None,
     }
+
+
+def at_device(link: Interface) -> Tuple[Optional[str], Optional[int]]:
+    """Name and number of its XDP program; None without one."""
+    xdp = dict(attributes(link.values.get(_XDP, b""), 0))
+    found = next((known for known in (number(xdp.get(kind)) for kind in _XDP_IDS) if known), None)
+    return name_of(found) if found else None, found
 
 
 def _filters(routes: RouteSocket, index: int, parent: int) -> List[TcFilter]:

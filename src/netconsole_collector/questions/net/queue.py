@@ -2,8 +2,8 @@
 
 `kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile, or has
 dropped all that the root has. `burst`: bytes that a tbf takes at once; `is_too_long`: less than the MTU, and nothing
-waits there. `carrier`, `mtu`, `is_up`: of the device. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a pair,
-wherever that is.
+waits there. `carrier`, `mtu`, `is_up`: of the device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`,
+`peer_is_up`: of the other end of a pair, wherever that is.
 """
 
 import os
@@ -14,6 +14,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple, Union
 from netconsole_collector.primitives.inside import make_inside
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
+from netconsole_collector.questions.net import programs
 from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket
 from netconsole_collector.questions.within import paths, within
 from netconsole_collector.sources.net.qdiscs import TC_H_INGRESS, TC_H_ROOT, Qdisc, handle_text, parse
@@ -66,6 +67,7 @@ def _looked_up(device: str, namespaces: List[Tuple[str, int]]) -> Tuple[Json, Un
             where = next(((path, inode) for path, inode in namespaces if routes.number_of(path) == of), None)
             peer = Elsewhere(where[0], where[1], index) if where is not None else None
     found["is_up"] = bool(link.flags & _UP) if link is not None else None
+    found["xdp"] = programs.at_device(link)[0] if link is not None else None
     found["mtu"] = link.whole(_MTU) if link is not None else None
     found["carrier"] = bool(link.values.get(_CARRIER, b"\0")[0]) if link is not None else None
     return found, peer

@@ -1,11 +1,12 @@
 """Question `route`: how this namespace would forward a packet, and which settings of its device decide.
 
 Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`, `disable_ipv6`,
-`disable_ipv6_all`. `has_nat`: rules may translate addresses. `is_own`: whether the target is an address here;
-`is_dad_failed`, `is_tentative`: one that duplicate address detection does not let be used. `refusal`, `prefix`,
-`table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing that does, and its preference.
-`out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes; `out_route_mtu`: the route has a bound of
-its own. `back_device`, `back_kind` and the like: the way to its source. What is not known is null.
+`disable_ipv6_all`. `mtu`: of its device; `is_mtu_too_small`: for IPv6. `has_nat`: rules may translate addresses.
+`has_no_key`: IPsec has had no key (SA) for something that this namespace sent. `is_own`: whether the target is an
+address here; `is_dad_failed`, `is_tentative`: one that duplicate address detection does not let be used. `refusal`,
+`prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing that does, and its
+preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes; `out_route_mtu`: the route has a
+bound of its own. `back_device`, `back_kind` and the like: the way to its source. What is not known is null.
 """
 
 import errno
@@ -26,14 +27,18 @@ from netconsole_collector.questions.net.rtnetlink import (
 from netconsole_collector.questions.within import sysctl, within
 
 _IFLA_MTU = 4
+_IPV6_MIN_MTU = 1280  # include/uapi/linux/ipv6.h
+_XFRM = "/proc/thread-self/net/xfrm_stat"
+_NO_KEY = "XfrmOutNoStates"
 
 
 def answer(arguments: Json) -> Any:
-    """Of a packet from ``source`` to ``target`` that came in by ``device``.
+    """Of a packet from ``source`` to ``target`` that came in by ``device``; without one it is this host's own.
 
     ``refused``: a route refused it, also where the kernel would now take another: its mark is not known.
     """
-    device, target, source = (text(arguments, name) for name in ("device", "target", "source"))
+    target, source = (text(arguments, name) for name in ("target", "source"))
+    device = str(arguments.get("device", ""))
     return within(arguments, lambda: _looked_up(device, target, source, arguments.get("refused") is True))
 
 
@@ -43,6 +48,8 @@ def _looked_up(device: str, target: str, source: str, refused: bool) -> Json:
     with RouteSocket() as routes:
         link = routes.link(device)
         found = _settings(name, device) if link is not None else {}
+        mtu = link.whole(_IFLA_MTU) if link is not None else None
+        found.update(mtu=mtu, is_mtu_too_small=mtu is not None and mtu < _IPV6_MIN_MTU, has_no_key=_has_no_key())
         errors = _errors(routes, target, source, link)
         refusing = routes.refusing_route(target, errors)
         if refusing is None and refused:
@@ -57,6 +64,16 @@ def _looked_up(device: str, target: str, source: str, refused: bool) -> Json:
         found.update(_way(routes, "out_", target, source, link))
         found.update(_way(routes, "back_", source, target, None))
     return found
+
+
+def _has_no_key() -> bool:
+    """Whether the counter has ever moved here."""
+    try:
+        with open(_XFRM, "rb") as counters:
+            values = dict(line.split()[:2] for line in counters if len(line.split()) == 2)
+    except OSError:
+        return False  # a kernel without IPsec, or without its counters
+    return values.get(_NO_KEY.encode("ascii"), b"0") != b"0"
 
 
 def _has_nat() -> bool:

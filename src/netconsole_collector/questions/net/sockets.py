@@ -33,6 +33,8 @@ _IPV6_ONLY = 11  # INET_DIAG_SKV6ONLY
 MAX_SOCKETS = 20000
 _TIME_WAIT = socket.IPPROTO_TCP, 1 << 6
 _NEW = socket.IPPROTO_TCP, 1 << 3 | 1 << 12  # TCP_SYN_RECV, TCP_NEW_SYN_RECV
+_CALLING = socket.IPPROTO_TCP, 1 << 2  # TCP_SYN_SENT
+_OPEN = 1 << TCP_CLOSE | 1 << 1 | 1 << 2  # ESTABLISHED, SYN_SENT; a UDP socket without a peer is CLOSE
 _UP = 1
 _INFO, _INFO_KIND, _INFO_DATA, _VXLAN_PORT = 18, 1, 2, 15  # IFLA_LINKINFO and below; IFLA_VXLAN_PORT
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
@@ -59,24 +61,32 @@ class WaitingSocket(NamedTuple):
 
 
 def answer(arguments: Json) -> Any:
-    """``wanted``: "port" (who is at ``port`` of ``protocol``), "raw" (`process`: whose raw socket of ``protocol`` has
-    lost packets), "listener" (at which most wait; and of the connection of ``peer`` and ``peer_port`` with ``port``) or
-    "half-open" (`half_open`: how many there are at `port`, which has the most; `syn_backlog`, `syncookies`: settings).
+    """``wanted``: "port" (who is at ``port`` of ``protocol``), "sender" (who sends from ``port``), "raw" (`process`:
+    whose raw socket of ``protocol`` has lost packets), "listener" (at which most wait; and of the connection of
+    ``peer`` and ``peer_port`` with ``port``) or "half-open" (`half_open`: how many there are at `port`, which has the
+    most; `syn_backlog`, `syncookies`: settings).
 
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
     somebody is there at any address, and of this family alone. `bound_device`: the device to which the first one is
     bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF
-    program sees what it receives, by its control group. `tunnel`: nobody is there, and a VXLAN device that would be is
-    down.
+    program sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a
+    connection from this port begins, to `peer`. `tunnel`: nobody is there, and a VXLAN device that would be is down.
     """
     wanted = text(arguments, "wanted")
+    if wanted == "sender":
+        protocol, port = _port(arguments)
+        found = within(arguments, lambda: _at(_PROTOCOLS[protocol], _OPEN, port))
+        document = _document(found)
+        _add_program(document, group_programs.EGRESS)
+        return document
     if wanted == "port":
-        protocol, port = text(arguments, "protocol"), arguments.get("port")
-        if protocol not in _PROTOCOLS or not isinstance(port, int):
-            raise BadQuestion("protocol and port: expected UDP or TCP, and a whole number")
+        protocol, port = _port(arguments)
         target = str(arguments.get("target", ""))
         states = 1 << TCP_LISTEN if protocol == "TCP" else 1 << TCP_CLOSE | 1 << 1
         found, bound = within(arguments, lambda: _with_devices(_at(_PROTOCOLS[protocol], states, port)))
+        is_calling = protocol == "TCP" and not found
+        if is_calling:
+            found = within(arguments, lambda: _at(*_CALLING, port))
         tunnel = within(arguments, lambda: _tunnel_down(port)) if protocol == "UDP" and not found else None
     elif wanted == "raw":
         return within(arguments, lambda: _raw(text(arguments, "protocol")))
@@ -87,20 +97,32 @@ def answer(arguments: Json) -> Any:
         found, waits, has_refused = within(arguments, lambda: _listening(ends))
         found = [one for one in found if one.waiting > one.limit] or found[:1]
     else:
-        raise BadQuestion("wanted: expected port, raw, half-open or listener")
+        raise BadQuestion("wanted: expected port, sender, raw, half-open or listener")
     document = _document(found)
     if wanted == "listener":
         document.update(is_time_wait=waits, has_refused=has_refused)
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
-        program = group_programs.of_process(document["process"])
-        document.update(group=program.group if program else None, group_program=program.name if program else None)
+        _add_program(document, group_programs.INGRESS)
+        document["is_calling"] = is_calling and bool(found)
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
         document["tunnel"] = tunnel
         document["bound_device"] = bound[0] if bound else None
         document["is_bound_elsewhere"] = bool(bound) and not {None, arguments.get("device")}.intersection(bound)
         document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
     return document
+
+
+def _port(arguments: Json) -> Tuple[str, int]:
+    protocol, port = text(arguments, "protocol"), arguments.get("port")
+    if protocol not in _PROTOCOLS or not isinstance(port, int):
+        raise BadQuestion("protocol and port: expected UDP or TCP, and a whole number")
+    return protocol, port
+
+
+def _add_program(document: Json, direction: int) -> None:
+    program = group_programs.of_process(document["process"], direction)
+    document.update(group=program.group if program else None, group_program=program.name if program else None)
 
 
 def refused_in(netstat: bytes) -> bool:
