@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netconsole_collector.questions.known import BadQuestion, answer
-from tests.support.live.network import Namespace, SleepingReceiver, Wire
+from tests.support.live.network import Namespace, SleepingReceiver, Wire, send_udp
 
 OTHER = "198.51.100.7"
 FOREIGN_MAC = "02:00:00:00:00:ff"
@@ -289,6 +289,21 @@ def test_who_is_at_a_port(ends: Ends) -> None:
     assert (found["address"], found["is_elsewhere"]) == ("127.0.0.1", True)
     nobody = ends.ask("sockets", wanted="port", protocol="TCP", port=8081, target=Wire.ADDRESSES[1])
     assert (nobody["process"], nobody["is_elsewhere"]) == (None, False)
+
+
+def test_the_counter_that_moves_tells_why(ends: Ends) -> None:
+    """All is over when it is asked: the only one that has counted is it."""
+    names = "UdpInCsumErrors Udp6InCsumErrors UdpNoPorts XfrmInPolBlock NoSuchCounter"
+    of = {"wanted": "port", "protocol": "UDP", "port": 9}
+    assert ends.ask("sockets", **of, counters=names)["moved"] == ""
+    send_udp(ends.a, Wire.ADDRESSES[1], 9, 3)
+    assert ends.ask("sockets", **of, counters=names)["moved"] == "UdpNoPorts"
+
+
+def test_nobody_listens_at_a_port_beside_one_where_somebody_does(ends: Ends) -> None:
+    ends.run_in(ends.b, LISTENER, Wire.ADDRESSES[1], 8080, 1)
+    for port, is_nobody in ((8080, False), (9, True)):
+        assert ends.ask("sockets", wanted="listener", port=port)["is_nobody"] is is_nobody
 
 
 def test_the_listener_that_does_not_accept(ends: Ends) -> None:

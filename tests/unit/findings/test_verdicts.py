@@ -149,19 +149,26 @@ def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None
     assert found.commands == ("ip netns exec blue nft -a list chain inet 'f; reboot' in",)
 
 
-@pytest.mark.parametrize(("reason", "listener", "is_said"), [("unknown", None, True), ("unknown", "sshd/7", False),
-                                                              ("NOT_SPECIFIED", None, False)])  # fmt: skip
-def test_a_closed_port_is_told_where_the_kernel_gives_no_reason(
-    verdicts: Verdicts, reason: str, listener: str | None, is_said: bool
+@pytest.mark.parametrize(
+    ("reason", "is_nobody", "syn", "moved", "why"),
+    [
+        ("unknown", True, 1, "", "nobody listens on TCP port 9 of 198.51.100.7"),
+        ("unknown", False, 1, "", None),
+        ("unknown", True, 0, "", None),  # late, of a connection that has ended
+        ("unknown", False, 0, "TcpInCsumErrors", "a wrong TCP checksum, sent by 192.0.2.1"),
+        ("NOT_SPECIFIED", True, 1, "", None),
+    ],
+)
+def test_what_tcp_refuses_is_told_where_the_kernel_gives_no_reason(
+    verdicts: Verdicts, reason: str, is_nobody: bool, syn: int, moved: str, why: str | None
 ) -> None:
-    """It was seen on 5.10: what ends in TCP was said to find no room."""
-    asked = {**PACKET, "protocol": "TCP", "reason": reason, "location": "tcp_v4_rcv"}
-    answer: dict[str, Any] = {"process": listener, "others": 0, "is_time_wait": False}
+    """It was seen on 5.10: what ends in TCP was said to find no room, or nothing was said."""
+    asked = {**PACKET, "protocol": "TCP", "reason": reason, "location": "tcp_v4_rcv", **({"syn": 1} if syn else {})}
+    answer: dict[str, Any] = {"process": "sshd/7", "others": 0, "is_time_wait": False, "is_nobody": is_nobody}
     assert verdicts.verdict("listen-queue-full", asked, is_answered=False) is None
-    found = verdicts.verdict("listen-queue-full", {**asked, **answer}, is_answered=True)
-    assert (found is not None) == is_said
-    if found is not None:
-        assert found.why == "nobody listens on TCP port 9 of 198.51.100.7"
+    found = verdicts.verdict("listen-queue-full", {**asked, **answer, "moved": moved}, is_answered=True)
+    assert (found.why if found is not None else None) == why
+    assert found is None or found.level == "!"
 
 
 @pytest.mark.parametrize(("provenance", "is_unsure"), [("inferred", True), ("kernel", False)])

@@ -19,8 +19,9 @@ ROW: dict[str, Label] = {
     "class": "unknown",
 }
 PACKET: dict[str, Scalar] = {"source": "192.0.2.1", "target": "192.0.2.2", "length_bytes": 1400}
-HEADER, SOCKET, PORT, FILTER = (
-    {"reason": name, "provenance": "inferred"} for name in ("IP_INHDR", "SOCKET_RCVBUFF", "NO_SOCKET", "NETFILTER_DROP")
+HEADER, SOCKET, PORT, FILTER, RING = (
+    {"reason": name, "provenance": "inferred"}
+    for name in ("IP_INHDR", "SOCKET_RCVBUFF", "NO_SOCKET", "NETFILTER_DROP", "FULL_RING")
 )
 ROUTES = {"reason": "IP_INNOROUTES", "provenance": "inferred", "location": "ip_error"}
 RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constprop.0"
@@ -43,6 +44,7 @@ RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constpro
         ({"location": "ip_forward", "hook": "to many"}, "other-broadcast", "unwanted"),
         ({"location": "ip6_pkt_drop", "ethertype": "IPv6"}, "no-route", "fault"),
         ({"location": TURNED_AWAY, "hook": "to this host"}, "martians", "refused"),
+        ({"location": "tun_net_xmit", **RING}, "tap-ring-full", "full"),
     ],
 )
 def test_a_function_tells_the_cause(labels: dict[str, Label], cause: str, kind: str) -> None:
@@ -52,11 +54,27 @@ def test_a_function_tells_the_cause(labels: dict[str, Label], cause: str, kind: 
     assert found is not None and (found.cause, found.kind) == (cause, kind)
 
 
-def test_a_full_buffer_is_not_told_from_what_a_filter_refuses() -> None:
+@pytest.mark.parametrize(
+    ("labels", "location", "other"),
+    [
+        (SOCKET, "udp_queue_rcv_one_skb", "or its filter or IPsec refuses them"),
+        (PORT, "__udp4_lib_rcv", "or their checksum is wrong"),
+        (RING, "tun_net_xmit", "or a filter of the tap refuses them"),
+    ],
+)
+def test_two_causes_that_end_at_one_place_are_both_said(labels: dict[str, Label], location: str, other: str) -> None:
     causes = catalogue.shipped("kernel_drops").tables["drops"].causes
     assert causes is not None
-    found = causes.of({**ROW, **SOCKET, "location": "udp_queue_rcv_one_skb"})
-    assert found is not None and found.cause == "receive-buffer-full" and "or its filter or IPsec" in found.why
+    found = causes.of({**ROW, **labels, "location": location})
+    assert found is not None and other in found.why
+
+
+def test_a_wrong_checksum_is_no_second_fault() -> None:
+    """It was seen on 5.10: what a VXLAN's socket refuses was told by its place, and by the counter of UDP."""
+    causes = catalogue.shipped("kernel_drops").tables["drops"].causes
+    assert causes is not None
+    found = causes.of({**ROW, **PORT, "location": "__udp4_lib_rcv"})
+    assert found is not None and "protocol-loss" in found.explains
 
 
 def test_a_firewall_at_an_unknown_hook_explains_what_could_not_be_sent() -> None:
@@ -74,6 +92,30 @@ def test_a_firewall_at_an_unknown_hook_explains_what_could_not_be_sent() -> None
             PORT,
             {"process": None, "target_port": 4789},
             "nobody listens on UDP port 4789 of 192.0.2.2, or their checksum is wrong",
+        ),
+        (
+            "nobody-listens",
+            PORT,
+            {"process": None, "target_port": 4789, "moved": "UdpNoPorts"},
+            "nobody listens on UDP port 4789 of 192.0.2.2",
+        ),
+        (
+            "nobody-listens",
+            PORT,
+            {"process": None, "target_port": 4789, "moved": "UdpInCsumErrors"},
+            "a wrong UDP checksum, sent by 192.0.2.1",
+        ),
+        (
+            "receive-buffer-full",
+            SOCKET,
+            {"process": "named/7", "port": 53, "moved": "XfrmInPolBlock"},
+            "an IPsec policy forbids what 192.0.2.1 sends to 192.0.2.2",
+        ),
+        (
+            "receive-buffer-full",
+            SOCKET,
+            {"process": "named/7", "port": 53, "moved": "UdpInErrors"},
+            "named/7, port 53, has a filter that refuses them",
         ),
         (
             "not-forwarded",
@@ -136,6 +178,22 @@ def test_what_the_host_answers_tells_the_rest(
 ) -> None:
     found = verdicts.shipped().verdict(cause, {**ROW, **labels, **PACKET, **answer}, is_answered=True)
     assert found is not None and found.why == why
+
+
+@pytest.mark.parametrize(("provenance", "is_asked"), [("inferred", True), ("kernel", False)])
+def test_counters_are_asked_about_where_the_kernel_gives_no_reason(provenance: str, is_asked: bool) -> None:
+    asked = verdicts.shipped().question(
+        "nobody-listens", {**ROW, **PACKET, **PORT, "target_port": 53, "provenance": provenance}
+    )
+    assert asked is not None and asked.name == "sockets" and ("counters" in asked.arguments) == is_asked
+
+
+@pytest.mark.parametrize(("process", "asked_of"), [(None, "sockets"), ("named (7)", "reader")])
+def test_of_a_socket_that_is_known_to_be_full_its_reader_is_asked(process: str | None, asked_of: str) -> None:
+    asked = verdicts.shipped().question(
+        "receive-buffer-full", {**ROW, **PACKET, **SOCKET, "target_port": 53, "process": process}
+    )
+    assert asked is not None and asked.name == asked_of
 
 
 @pytest.mark.parametrize(("provenance", "is_asked"), [("inferred", True), ("kernel", False)])

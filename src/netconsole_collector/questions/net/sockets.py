@@ -15,6 +15,7 @@ from netconsole_collector.primitives import files
 from netconsole_collector.primitives.files import owners
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json, text
+from netconsole_collector.questions.moving import moving
 from netconsole_collector.questions.net import group_programs
 from netconsole_collector.questions.net.rtnetlink import RouteSocket
 from netconsole_collector.questions.within import sysctl, within
@@ -71,6 +72,9 @@ def answer(arguments: Json) -> Any:
     bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF
     program sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a
     connection from this port begins, to `peer`. `tunnel`: nobody is there, and a VXLAN device that would be is down.
+
+    `moved`: of the counters that ``counters`` names (with spaces between) the one that moves most meanwhile; empty
+    where none does. `is_nobody`, of a listener: none listens at ``port``.
     """
     wanted = text(arguments, "wanted")
     if wanted == "sender":
@@ -94,13 +98,17 @@ def answer(arguments: Json) -> Any:
         return within(arguments, _half_open)
     elif wanted == "listener":
         ends = arguments.get("port"), "{}:{}".format(arguments.get("peer"), arguments.get("peer_port"))
-        found, waits, has_refused = within(arguments, lambda: _listening(ends))
-        found = [one for one in found if one.waiting > one.limit] or found[:1]
+        everyone, waits, has_refused = within(arguments, lambda: _listening(ends))
+        found = [one for one in everyone if one.waiting > one.limit] or everyone[:1]
     else:
         raise BadQuestion("wanted: expected port, sender, raw, half-open or listener")
     document = _document(found)
+    if "counters" in arguments:
+        names = text(arguments, "counters").split()
+        document["moved"] = within(arguments, lambda: moving(names))
     if wanted == "listener":
         document.update(is_time_wait=waits, has_refused=has_refused)
+        document["is_nobody"] = all(one.port != arguments.get("port") for one in everyone)
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
         _add_program(document, group_programs.INGRESS)
@@ -172,7 +180,7 @@ def _tunnel_down(port: int) -> Optional[str]:
 def _half_open() -> Json:
     ports = Counter(one.port for one in _sockets(*_NEW))
     port, count = ports.most_common(1)[0] if ports else (None, 0)
-    at_port = [one for one in _fullest(MAX_SOCKETS) if one.port == port]
+    at_port = [one for one in _fullest() if one.port == port]
     return {
         **_document(at_port[:1]),
         "half_open": count,
@@ -213,9 +221,9 @@ def _listening(ends: Tuple[Any, str]) -> Tuple[List[WaitingSocket], bool, bool]:
     return _fullest(), is_waiting, refused_in(files.read(b"/proc/thread-self/net/netstat", 65536))
 
 
-def _fullest(most: int = 8) -> List[WaitingSocket]:
-    """The listeners of TCP: the fullest first, at most a few."""
-    return sorted(_sockets(socket.IPPROTO_TCP, 1 << TCP_LISTEN), key=lambda one: -one.waiting)[:most]
+def _fullest() -> List[WaitingSocket]:
+    """The listeners of TCP, the fullest first."""
+    return sorted(_sockets(socket.IPPROTO_TCP, 1 << TCP_LISTEN), key=lambda one: -one.waiting)
 
 
 def _sockets(protocol: int, states: int) -> Iterator[WaitingSocket]:

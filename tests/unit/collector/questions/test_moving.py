@@ -1,0 +1,22 @@
+"""Which counter is said to move."""
+
+from __future__ import annotations
+
+import pytest
+
+from netconsole_collector.questions import moving
+
+
+@pytest.mark.parametrize(
+    ("moved", "counted", "found"),
+    [
+        ({"Blocked": 0, "Full": 7, "Errors": 9}, {"Blocked": 4, "Full": 7, "Errors": 9}, "Errors"),
+        ({"Blocked": 9, "Full": 0, "Errors": 9}, {"Blocked": 9, "Full": 4, "Errors": 9}, "Blocked"),  # it comes first
+        ({"Blocked": 0, "Errors": 0}, {"Blocked": 0, "Errors": 5}, "Errors"),  # it is over, and nothing else has been
+        ({"Blocked": 0, "Errors": 0}, {"Blocked": 1, "Errors": 5}, ""),
+        ({"Blocked": 0, "Errors": 0}, {"Blocked": 0, "Errors": 0}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_the_one_that_moves_most(moved: dict[str, int], counted: dict[str, int], found: str) -> None:
+    assert moving.most(moved, counted) == found
