@@ -9,7 +9,7 @@ port.
 """
 
 import struct
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional, Set
 
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
@@ -68,12 +68,12 @@ def _entry(routes: RouteSocket, bridge: Interface, mac: str) -> Optional[int]:
         wanted = bytes.fromhex(mac.replace(":", ""))
     except ValueError:
         return None
-    found: List[int] = []
+    found: Set[int] = set()  # there is an entry for each VLAN of the port
     for body in routes.dump(_GET_NEIGHBOUR, _ENTRY.pack(_AF_BRIDGE, 0, 0, 0, 0)):
         values = dict(attributes(body, _ENTRY.size))
         if values.get(_MAC) == wanted and number(values.get(_ENTRY_MASTER)) == bridge.number:
-            found.append(_ENTRY.unpack_from(body)[1])
-    return found[0] if len(found) == 1 else None
+            found.add(_ENTRY.unpack_from(body)[1])
+    return found.pop() if len(found) == 1 else None
 
 
 def _is_port(link: Interface, bridge: Interface) -> bool:
