@@ -207,14 +207,14 @@ class Incidents:
             reached[one.number] = group
             # What was seen less closely before turns out to be this one.
             for double in [double for double in known[1:] if double.lead.specific < group.lead.specific]:
-                one.since_ns = min(one.since_ns, double.since_ns)
+                one.take_over(double)
                 self._drop(double)
             for other in [
                 other for other in self._open if _is_of_its_time(other, group) and group.explains(other.group)
             ]:
                 if _stands_alone(other, groups) or (other.shown and not could_cause(one, group, other)):
                     continue
-                one.since_ns = min(one.since_ns, other.since_ns)
+                one.take_over(other)
                 self._drop(other)
         return {number: group for number, group in reached.items() if any(one.number == number for one in self._open)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 
@@ -20,7 +20,7 @@ from netconsole.findings.windows import LONG, PAUSE, SHORT, Family, Move, Window
 from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import Label, Scalar
 from netconsole.telemetry.request import HostQuestion
-from netconsole.telemetry.state import ProbeState, State
+from netconsole.telemetry.state import Answered, ProbeState, State
 from netconsole.telemetry.tables import RowKey, RowState, TableState
 
 LEAVES_AFTER = PAUSE
@@ -125,6 +125,8 @@ class OpenIncident:
     """What is known of its cause beyond the general words."""
     answer: Mapping[str, Scalar | None] = field(default_factory=dict)
     """What its host has answered."""
+    foretold: set[Evidence] = field(default_factory=set)
+    """The rows of incidents that were seen before, and turned out to be of this one."""
     question: HostQuestion | None = None
     """What its host is still to be asked."""
     kept: bytes = b""
@@ -275,19 +277,31 @@ class OpenIncident:
         lead, self.question = self.lead.evidence, None
         if lead.kind != "table" or (self.verdict is not None and self.verdict.is_answered):
             return
-        rows = [one for one in self.evidence if one.kind == "table" and one.probe in state.probes]
-        answers = [state.probes[one.probe].answer(one.name, one.key) for one in rows]
-        # What was answered about an incident before it says nothing of this one; an error is no answer beside one.
-        known = [one for one in answers if one is not None and one.at_ns >= self.since_ns]
-        answered = min(known, key=lambda one: one.error is not None, default=None)
         words: dict[str, Scalar | None] = {**self.lead.labels}
         words.update(self.example.fields if self.example is not None else {})
-        if answered is None and (asked := verdicts.question(self.cause, words)) is not None:
+        asked = verdicts.question(self.cause, words)
+        foretold = (
+            [] if asked is None else [one for one in self._answers(state, self.foretold) if one.question == asked.name]
+        )
+        known = [*self._answers(state, self.evidence), *foretold]
+        answered = min(known, key=lambda one: one.error is not None, default=None)
+        if answered is None and asked is not None:
             self.question = HostQuestion(lead.probe, lead.name, lead.key, asked.name, asked.arguments, self.number)
         self.answer = answered.document if answered is not None else {}
         words.update(self.answer)
         self.verdict = verdicts.verdict(self.cause, words, is_answered=answered is not None)
         self._raise_level()
+
+    def _answers(self, state: State, rows: Iterable[Evidence]) -> list[Answered]:
+        """About these rows. What was answered about an incident before it says nothing of this one."""
+        of_tables = [one for one in rows if one.kind == "table" and one.probe in state.probes]
+        found = [state.probes[one.probe].answer(one.name, one.key) for one in of_tables]
+        return [one for one in found if one is not None and one.at_ns >= self.since_ns]
+
+    def take_over(self, other: OpenIncident) -> None:
+        """``other`` is of this one: it began then, and what its host has answered holds for this one, too."""
+        self.since_ns = min(self.since_ns, other.since_ns)
+        self.foretold |= {*other.evidence, *other.foretold}
 
     def is_told_late(self) -> bool:
         """Whether only sources moved in this interval that are read less often than another one, which is quiet."""

@@ -10,7 +10,7 @@ from netconsole.findings.matches import matches
 from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import Count, Label, Row
+from netconsole.telemetry.frames import Count, Label, Row, Scalar
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import TableState
 from tests.unit.telemetry.test_state import SECOND, Stream
@@ -37,6 +37,7 @@ class Host:
         for probe in self.manifests:
             self.stream.state.apply(frames.Status(**self.stream.stamp(probe), state="attached", mode="summary"))
         self.totals: dict[str, int] = {}
+        self.dropped, self.counted = DROPPED, COUNTED
         self.unread = 0
         self.second = 0
 
@@ -44,8 +45,8 @@ class Host:
         self.unread += counted
         self.second += 1
         is_read = self.second % EVERY == 0
-        self._tell("kernel_drops", "drops", DROPPED, dropped, None)
-        self._tell("protocol_counters", "counters", COUNTED, self.unread if is_read else 0, EVERY * SECOND)
+        self._tell("kernel_drops", "drops", self.dropped, dropped, None)
+        self._tell("protocol_counters", "counters", self.counted, self.unread if is_read else 0, EVERY * SECOND)
         self.unread = 0 if is_read else self.unread
         self.stream.end()
         return self.incidents.update(self.stream.state)
@@ -82,6 +83,29 @@ def test_the_rate_is_that_of_its_own_time_and_holds_until_the_next_reading() -> 
     assert [one for one in history if one] == [30.0] * (EVERY + 1)
     assert row.total("count") == 50 + 30 * EVERY
     assert [one for one in host.counters.sums()["count"] if one] == [30.0] * (EVERY + 1)
+
+
+def test_what_was_answered_about_drops_holds_for_the_counter_that_is_read_late() -> None:
+    """It was seen in the lab: when the counter of connections is read, the table is full no more."""
+    host = Host()
+    host.dropped = {**DROPPED, "device": "vB", "hook": "prerouting", "location": "nf_hook_slow"}
+    host.counted = {**COUNTED, "counter": "Conntrackdrop", "class": "loss"}
+    host.pass_second(300, 300)
+    document: dict[str, Scalar | None] = {"entries": 300, "limit": 300, "full": True, "no_port": False}
+    host.stream.state.apply(
+        frames.Answer(
+            **{**host.stream.stamp("kernel_drops"), "source": "console"},
+            table="drops",
+            labels=host.dropped,
+            question="conntrack",
+            document=document,
+        )
+    )
+    (told,) = host.pass_second(300, 300)
+    assert told.cause == "firewall-drops" and "the table of connections is full: 300 of 300" in told.sentence
+    while told.cause != "conntrack-drops":
+        (told,) = host.pass_second()
+    assert "the table of connections is full: 300 of 300" in told.sentence
 
 
 @pytest.mark.parametrize("first", [2, 5, 8], ids=lambda first: f"{EVERY - first} s before the counter is read")
