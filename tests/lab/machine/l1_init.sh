@@ -41,6 +41,7 @@ mount -t tmpfs shm /new/dev/shm
 mount -t tracefs tracefs /new/sys/kernel/tracing
 mount -t debugfs debugfs /new/sys/kernel/debug
 mount -t bpf bpf /new/sys/fs/bpf
+mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
 
 cat >/new/run/lab_start <<'END'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=xterm-256color

@@ -34,7 +34,10 @@ DROP = {"protocol": "UDP", "ethertype": "IPv4", "provenance": "kernel", "class":
 TOO_LONG = {**DROP, "device": "veth-a", "netns": "red", "reason": "NOT_SPECIFIED", "location": "__dev_forward_skb2"}
 FULL = {**DROP, "device": "veth-b", "netns": "host", "reason": "CPU_BACKLOG", "location": "enqueue_to_backlog"}
 NIC = ("nic_counters", "losses", "count")
-PROBES = ("kernel_drops", "link_rates", "nic_counters", "protocol_counters", "softirq_health", "softnet")
+SOCKETS = ("socket_drops", "sockets", "no_memory")
+PROBES = (
+    "kernel_drops", "link_rates", "nic_counters", "protocol_counters", "socket_drops", "softirq_health", "softnet",
+)  # fmt: skip
 
 
 class Watched:
@@ -238,6 +241,18 @@ def test_a_large_effect_that_becomes_as_small_as_its_cause_keeps_what_it_lost() 
     assert {one.cause: one.total for one in found} == {"qdisc-drops": 400, "udp-send-refused": 15_100}
 
 
+def test_memory_that_udp_lacks_is_one_incident_though_its_socket_counts_it_too() -> None:
+    """It was seen on 6.12: from 6.18 on no tracepoint tells the socket."""
+    dropped = {**DROP, "device": "veth-b", "netns": "red", "reason": "PROTO_MEM", "location": "udp_queue_rcv_one_skb"}
+    socket = {"netns": "red", "protocol": "UDP", "port": 9, "process": "reader (7)", "inode": 5, "merged": "no"}
+    watched = Watched()
+    for _ in range(3):
+        listed = watched.interval((DROPS, dropped, 900), (SOCKETS, socket, 900))
+    (one,) = listed
+    assert one.cause == "protocol-memory" and one.total == 2700
+    assert "all memory that UDP may take on this host is taken" in one.sentence
+
+
 def test_a_lost_carrier_explains_any_number_of_packets() -> None:
     """It is a state, and what is counted without it may only just have begun."""
     link = {**shaped("eth0"), "qdisc": "noqueue"}
@@ -245,4 +260,14 @@ def test_a_lost_carrier_explains_any_number_of_packets() -> None:
     watched = Watched()
     for _ in range(3):
         found = watched.interval((QDISC, link, 300), lost, gauges={("link_rates", "links"): {"carrier_lost": 1}})
+    assert [one.cause for one in found] == ["no-carrier"]
+
+
+def test_a_lost_carrier_is_why_no_neighbour_answers() -> None:
+    link = {**shaped("eth0"), "qdisc": "noqueue"}
+    silent = {**DROP, "device": "eth0", "netns": "red", "reason": "NEIGH_QUEUEFULL", "location": "__neigh_event_send"}
+    lost = (("link_rates", "links", "lost_without_carrier"), {**link, "netns": "red"}, 0)
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, silent, 300), lost, gauges={("link_rates", "links"): {"carrier_lost": 1}})
     assert [one.cause for one in found] == ["no-carrier"]

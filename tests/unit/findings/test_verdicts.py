@@ -105,6 +105,17 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
             "192.0.2.1:4000 reopens the connection to port 9 that has just ended",
         ),
         (
+            "bridge-port-waits",  # before 6.14 the kernel does not tell it from a port that waits
+            {"bridge": "br0", "state": "forwarding", "is_back": False, "is_locked": False, "is_isolated": False,
+             "is_not_flooded": True, "ports": 2},
+            "br0 does not know 02:00:00:00:00:ff, and its other ports take nothing unknown (flood off)",
+        ),
+        (
+            "bridge-port-waits",
+            {"bridge": "br0", "state": "forwarding", "is_back": False, "is_locked": False, "ports": 0},
+            "br0 has no other port",
+        ),
+        (
             "time-wait",
             {"source_port": 4000},
             "192.0.2.1:4000 reopens the connection to port 9 that has just ended",
