@@ -10,6 +10,7 @@
 enum { RECEIVED };              /* counters */
 
 #define ENOUGH 1024             /* so many at one socket by one CPU: then the others have had their chance */
+#define MOST_SOCKETS 256        /* of a group: so many are looked at */
 
 struct member_key {
     u64 inode;
@@ -35,7 +36,7 @@ struct group_key {
 };
 struct group_row {
     u64 flows;
-    u64 workers;        /* gauges: sockets of the group, those that got something, and those that got nothing although others got much */
+    u64 workers;        /* gauges: sockets of the group now, those that got something, and those that got nothing although others got much */
     u64 busy;
     u64 idle;
 };
@@ -84,11 +85,30 @@ static inline struct group_row *group_of(struct member_key *member, struct sock_
 
     __builtin_memcpy(key.address, member->address, sizeof(key.address));
     group = groups.lookup_or_try_init(&key, &none);
-    if (group)
-        group->workers = NC_READ(shared, num_socks);
-    else
+    if (!group)
         nc_ledger_add(NC_MAP_FULL);
     return group;
+}
+
+/* Counts the sockets that the group has now: one that was closed is not among them, and one that took its place begins anew. */
+static inline void look_at_sockets(struct group_row *group, struct member_key *member, struct sock_reuseport *shared, int is_enough)
+{
+    struct member_key key = *member;
+    struct sock *sk = NULL;
+    u32 i, busy = 0, workers = NC_READ(shared, num_socks);
+
+    for (i = 0; i < MOST_SOCKETS; i++) {
+        if (i >= workers)
+            break;
+        bpf_probe_read_kernel(&sk, sizeof(sk), &shared->socks[i]);
+        key.inode = key.owner = nc_socket_inode(sk);
+        if (key.inode && members.lookup(&key))
+            busy++;
+    }
+    group->workers = workers;
+    group->busy = busy;
+    if (is_enough && workers <= MOST_SOCKETS)
+        group->idle = workers - busy;
 }
 
 /* The flow of the datagram that came last to this socket. Of two CPUs that put one there at once, both may see the same: then the other
@@ -138,12 +158,10 @@ static inline void account(struct nc_config *config, struct sock *sk)
     group = group_of(&member, shared);
     if (!group)
         return;
-    if (is_first)
-        __sync_fetch_and_add(&group->busy, 1);
     if (is_new)
         __sync_fetch_and_add(&group->flows, 1);
-    if (row->received >= ENOUGH)
-        group->idle = group->workers > group->busy ? group->workers - group->busy : 0;
+    if (is_first || row->received % ENOUGH == 0)
+        look_at_sockets(group, &member, shared, row->received >= ENOUGH);
 }
 
 int ready(struct bpf_raw_tracepoint_args *ctx)

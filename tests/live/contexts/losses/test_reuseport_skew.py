@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,8 @@ Load = Callable[..., UnattachedProbe]
 
 SOCK = "inet_conn.icsk_inet.sk."
 ENOUGH = 1024
+ROOM = 512
+"""Bytes of the sockets of a group."""
 
 
 class Group(MadeUpHost):
@@ -27,7 +30,8 @@ class Group(MadeUpHost):
         super().__init__(probe.memory)
         self.probe, self.port, self.protocol = probe, port, protocol
         self.nets = {inode: self.net(inode) for inode in (NETNS, OTHER_NETNS)}
-        self.shared = self.memory.make("sock_reuseport", {"num_socks": workers})
+        self.shared = {net: self.memory.make("sock_reuseport", {"num_socks": workers}, ROOM) for net in self.nets}
+        self.socks: dict[int, list[int]] = {net: [] for net in self.nets}
         self.eth0 = self.device("eth0", self.nets[NETNS], 2)
 
     def sock(self, address: str = "192.0.2.1", netns: int = NETNS, is_shared: bool = True, inode: int = 0) -> int:
@@ -39,13 +43,22 @@ class Group(MadeUpHost):
             "skc_net.net": self.nets[netns],
             "skc_v6_rcv_saddr" if is_6 else "skc_rcv_saddr": socket.inet_pton(family, address),
         }
-        others = {"sk_protocol": self.protocol, "sk_reuseport_cb": self.shared if is_shared else 0}
+        others = {"sk_protocol": self.protocol, "sk_reuseport_cb": self.shared[netns] if is_shared else 0}
         if inode:
             alloc = self.memory.make("socket_alloc", {"vfs_inode.i_ino": inode})
             others["sk_socket"] = alloc + place_of("socket_alloc", "socket")[0]
         members = {f"{SOCK}__sk_common.{name}": value for name, value in common.items()}
         members |= {f"{SOCK}{name}": value for name, value in others.items()}
-        return self.memory.make("tcp_sock", members)
+        made = self.memory.make("tcp_sock", members)
+        if is_shared:
+            self.has(netns, [*self.socks[netns], made])
+        return made
+
+    def has(self, netns: int, socks: list[int]) -> None:
+        """The sockets of the group; those that are not made are zeros."""
+        self.socks[netns] = socks
+        first = self.shared[netns] + place_of("sock_reuseport", "socks")[0]
+        self.memory.put(first, b"".join(one.to_bytes(8, sys.byteorder) for one in socks).ljust(ROOM, b"\0"))
 
     def comes(self, sock: int, flow: Flow | None = None, times: int = 1) -> None:
         if flow is not None:
@@ -69,7 +82,8 @@ def test_flows_are_counted_once_and_idle_sockets_when_others_got_enough(load: Lo
     group = Group(probe)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mine:
         inode = os.fstat(mine.fileno()).st_ino
-        one, other, alone = group.sock(inode=inode), group.sock(netns=OTHER_NETNS), group.sock(is_shared=False)
+        one, alone = group.sock(inode=inode), group.sock(is_shared=False)
+        other = group.sock(netns=OTHER_NETNS, inode=7)
         for port in (1, 2, 1, 2, 3):
             group.comes(one, Flow(source_port=port))
         group.comes(other, Flow(source_port=1))
@@ -80,7 +94,7 @@ def test_flows_are_counted_once_and_idle_sockets_when_others_got_enough(load: Lo
     process = first.pop("process")
     assert process.endswith(f"({os.getpid()})")
     assert first == {**place, "netns": str(NETNS), "inode": inode, "received": 5, "flows": 3}
-    assert (second["netns"], second["inode"], second["received"], second["flows"]) == (str(OTHER_NETNS), 0, 1, 1)
+    assert (second["netns"], second["inode"], second["received"], second["flows"]) == (str(OTHER_NETNS), 7, 1, 1)
     assert probe.counters() == {"received": 6}
     gauges = {"workers": 4, "busy": 1, "idle": 0, "flows": 3}
     assert {**place, "netns": str(NETNS), **gauges} in groups(probe)
@@ -89,6 +103,24 @@ def test_flows_are_counted_once_and_idle_sockets_when_others_got_enough(load: Lo
     assert {**place, "netns": str(NETNS), **gauges, "idle": 3} in groups(probe)
     assert {**place, "netns": str(OTHER_NETNS), "workers": 4, "busy": 1, "idle": 0, "flows": 1} in groups(probe)
     assert probe.ledger() == {}
+
+
+def test_a_socket_that_is_opened_anew_has_got_nothing_yet(load: Load) -> None:
+    """Else a group whose workers were started again would seem to have no idle one."""
+    probe = load(PROBE)
+    group = Group(probe, workers=2)
+    before = [group.sock(inode=inode) for inode in (7001, 7002)]
+    for sock in before:
+        group.comes(sock, Flow(), ENOUGH)
+    probe.read()
+    (row,) = groups(probe)
+    assert (row["workers"], row["busy"], row["idle"]) == (2, 2, 0)
+    group.has(NETNS, [])
+    one, _ = (group.sock(inode=inode) for inode in (7003, 7004))
+    group.comes(one, Flow(source_port=9), ENOUGH)
+    probe.read()
+    (row,) = groups(probe)
+    assert (row["workers"], row["busy"], row["idle"], row["flows"]) == (2, 1, 1, 3)
 
 
 def test_a_flow_is_known_by_its_source_and_by_the_socket_to_which_it_comes(load: Load) -> None:
