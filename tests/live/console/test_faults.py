@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple, Protocol
@@ -65,11 +66,14 @@ FOUND_AFTER = 3
 class Watch:
     """The incidents of a live session, as the console would follow them."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile_name: str = "summary", probes: Sequence[str] = PROBES, netns: int = 0) -> None:
+        """``netns``: the inode of the one namespace that it is about; 0: of all."""
         manifests = load_all()
-        profile = load("summary", manifests)
-        requests = [one for one in plan(profile, manifests, PROBES) if one.name in PROBES]
-        self._session = session_of(RunPlan(profile, manifests, requests))
+        profile = load(profile_name, manifests)
+        if netns:
+            profile = replace(profile, filters={**profile.filters, "netns": netns})
+        self.plan = RunPlan(profile, manifests, plan(profile, manifests, probes))
+        self._session = session_of(self.plan)
         self._incidents = Incidents(manifests)
         self._changed = threading.Condition()
         self.intervals = 0

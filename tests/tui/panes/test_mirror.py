@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from netconsole.base import figure
+from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import shipped
 from netconsole.telemetry.session import Connection
 from netconsole.tui.panes import mirror
@@ -15,7 +17,7 @@ from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession
 
 NIC = "nic_counters"
-MANIFESTS = {name: shipped(name) for name in ("mirror", NIC)}
+MANIFESTS = {name: shipped(name) for name in ("mirror", NIC, "softnet")}
 QUEUE = {"device": "eth0", "netns": "host", "queue": 0, "cpu": 1}
 WORKER = {"process": "probe (7)", "address": "0.0.0.0", "netns": "host", "protocol": "UDP", "port": 4789}
 COUNTERS = ("arrived", "lost_backlog", "lost_stack", "lost_socket", "queued", "received")
@@ -25,7 +27,9 @@ def row(labels: dict[str, Any], **counts: int) -> dict[str, Any]:
     return {"labels": labels, "counts": {name: (count, count) for name, count in counts.items()}}
 
 
-def interval(has_nic: bool = True, ledger: dict[str, int] | None = None, **counts: int) -> Scenario:
+def interval(
+    has_nic: bool = True, ledger: dict[str, int] | None = None, has_softnet: bool = True, **counts: int
+) -> Scenario:
     made = Scenario().hello().status("mirror")
     if has_nic:
         made.status(NIC)
@@ -33,6 +37,9 @@ def interval(has_nic: bool = True, ledger: dict[str, int] | None = None, **count
         made.table(
             NIC, "losses", [row({"device": "eth1", **lost}, count=900), row({"device": "eth0", **lost}, count=30)]
         )
+    if has_softnet:
+        cpus = [row({"cpu": cpu}, dropped=lost) for cpu, lost in ((1, 2), (3, 70))]
+        made.status("softnet").table("softnet", "cpus", cpus)
     made.counters("mirror", **{name: (counts.get(name, 0), counts.get(name, 0)) for name in COUNTERS})
     made.table("mirror", "queues", [row(QUEUE, packets=counts.get("arrived", 0))])
     workers = [row({"inode": 5, **WORKER}, queued=90, lost=0), row({"inode": 6, **WORKER}, queued=5, lost=41)]
@@ -52,8 +59,10 @@ def interval(has_nic: bool = True, ledger: dict[str, int] | None = None, **count
     return made.end()
 
 
-def played(has_nic: bool = True, ledger: dict[str, int] | None = None, **counts: int) -> Scene:
-    session = PlayedSession(interval(has_nic, ledger, **counts))
+def played(
+    has_nic: bool = True, ledger: dict[str, int] | None = None, has_softnet: bool = True, **counts: int
+) -> Scene:
+    session = PlayedSession(interval(has_nic, ledger, has_softnet, **counts))
     return Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
 
 
@@ -68,17 +77,30 @@ def test_what_is_lost_is_said_by_stage_with_who_loses_most() -> None:
     scene = played(arrived=950, lost_backlog=50, lost_stack=9, lost_socket=41, queued=900, received=899)
     assert shown(scene) == {
         "NIC, driver": ("", "30", "30", "eth0: no room in the ring (of all its packets)"),
-        "backlog": ("", "50", "50", "CPU_BACKLOG eth0"),
+        "backlog": ("", "50", "50", "CPU 3: its backlog is full"),
         "arrived": ("950", "–", "", ""),
-        "firewall, IP, UDP": ("", "9", "9", "NETFILTER_DROP eth0"),
+        "firewall, IP, UDP": ("", "9", "9", "eth0: the firewall drops them"),
         "socket": ("", "41", "41", "probe (7) port 4789, socket 6: its buffer is full"),
         "queued": ("900", "–", "", "2 workers"),
         "received": ("899", "–", "", ""),
     }
     assert mirror.title(scene) == (
-        "Mirror: from NIC to worker · loses 10 % on this host, most at its backlog · CPU_BACKLOG eth0"
+        "Mirror: from NIC to worker · loses 10 % on this host, most at its backlog · CPU 3: its backlog is full"
         " · what is lost before the NIC is not seen"
     )
+
+
+def test_where_an_incident_knows_the_cause_the_ledger_says_it() -> None:
+    scene = played(arrived=950, lost_backlog=50, lost_socket=41)
+    found = shown(replace(scene, findings=Incidents(MANIFESTS).update(scene.state)))
+    assert found["socket"][3].startswith("probe (7) UDP port 4789: a worker of the mirror does not keep up")
+    assert found["backlog"][3].startswith("CPU 3: its backlog is full: 70 packets/s lost")
+    assert found["NIC, driver"][3] == "eth0: no room in the ring: 30/s (of all its packets)"
+
+
+def test_without_softnet_the_cpu_of_a_full_backlog_is_not_known() -> None:
+    scene = played(has_softnet=False, arrived=950, lost_backlog=50)
+    assert shown(scene)["backlog"][3] == "not known of which CPU: softnet does not run"
 
 
 def test_a_mirror_that_loses_nothing_here_is_not_called_whole() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from netconsole.base import figure
+from netconsole.probes.causes import CAUSE_LABELS
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import CountState, RowState
 from netconsole.tui.panes.common.columns import label_text
@@ -18,10 +19,11 @@ from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import Tone
 
-MIRROR, XDP, NIC = "mirror", "mirror_xdp", "nic_counters"
+MIRROR, XDP, NIC, SOFTNET = "mirror", "mirror_xdp", "nic_counters", "softnet"
 BACKLOG = "CPU_BACKLOG"
 LOST = {"backlog": "lost_backlog", "firewall, IP, UDP": "lost_stack", "socket": "lost_socket"}
 """The counter of each stage of this host that loses, in order."""
+_NOWHERE = ("", None)
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,12 @@ def stages(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
     yield _nic(scene)
     yield from _at_driver(scene)
     losses = list(scene.state.rows(MIRROR, "losses"))
-    yield _stage(state, "backlog", _loss([row for row in losses if row.labels.get("reason") == BACKLOG]))
+    full = [row for row in losses if row.labels.get("reason") == BACKLOG]
+    yield _stage(state, "backlog", _backlog(scene) if full else _NOWHERE)
     yield _passed(state, "arrived")
-    yield _stage(state, "firewall, IP, UDP", _loss([row for row in losses if row.labels.get("reason") != BACKLOG]))
+    yield _stage(state, "firewall, IP, UDP", _loss(scene, [row for row in losses if row not in full]))
     workers = scene.state.rows(MIRROR, "workers")
-    yield _stage(state, "socket", _worker(_most(workers, "lost")))
+    yield _stage(state, "socket", _worker(scene, _most(workers, "lost")))
     for name in ("queued", "received"):
         busy = sum(row.moved(name) for row in workers)
         if name in state.counters:
@@ -152,8 +155,9 @@ def _nic(scene: Scene) -> MirrorStage:
     )
     if row is None:
         return MirrorStage(name, lost=CountState(0, 0, 0.0))
-    meaning = f"{label_text(row.labels.get('device'))}: {label_text(row.labels.get('meaning'))} (of all its packets)"
-    return MirrorStage(name, None, row.counts["count"], meaning, Subject(NIC, "table", "losses", row.key))
+    meaning = f"{label_text(row.labels.get('device'))}: {label_text(row.labels.get('meaning'))}"
+    where, subject = _told(scene, Subject(NIC, "table", "losses", row.key), meaning)
+    return MirrorStage(name, None, row.counts["count"], f"{where} (of all its packets)", subject)
 
 
 def _at_driver(scene: Scene) -> Iterator[MirrorStage]:
@@ -177,17 +181,35 @@ def _most(found: Iterable[RowState], name: str) -> RowState | None:
     return max(lost, key=lambda row: (row.per_s(name) or 0.0, row.total(name) or 0), default=None)
 
 
-def _loss(losses: Sequence[RowState]) -> tuple[str, Subject | None]:
+def _told(scene: Scene, subject: Subject, otherwise: str) -> tuple[str, Subject]:
+    """What the incident says that a row of a table proves; ``otherwise``: where there is none."""
+    of_row = (one.sentence for one in scene.findings if any(proof.row == subject for proof in one.evidence))
+    return next(of_row, otherwise), subject
+
+
+def _backlog(scene: Scene) -> tuple[str, Subject | None]:
+    row = _most(scene.state.rows(SOFTNET, "cpus"), "dropped")
+    if row is None:
+        return f"not known of which CPU: {SOFTNET} does not run", None
+    subject = Subject(SOFTNET, "table", "cpus", row.key)
+    return _told(scene, subject, f"CPU {label_text(row.labels.get('cpu'))}: its backlog is full")
+
+
+def _loss(scene: Scene, losses: Sequence[RowState]) -> tuple[str, Subject | None]:
     row = _most(losses, "packets")
     if row is None:
-        return "", None
-    place = " ".join(label_text(row.labels.get(one)) for one in ("reason", "device") if row.labels.get(one))
+        return _NOWHERE
+    causes = scene.manifests[MIRROR].tables["losses"].causes
+    cause = causes.of(row.labels) if causes is not None else None
+    names = {name: label_text(row.labels.get(name)) for name in CAUSE_LABELS}
+    why = cause.why.format(**names) if cause is not None else names["reason"]
+    place = f"{names['device']}: {why}" if row.labels.get("device") else why
     return place, Subject(MIRROR, "table", "losses", row.key)
 
 
-def _worker(row: RowState | None) -> tuple[str, Subject | None]:
+def _worker(scene: Scene, row: RowState | None) -> tuple[str, Subject | None]:
     if row is None:
-        return "", None
+        return _NOWHERE
     who = label_text(row.labels.get("process"))
     where = f"{who} port {label_text(row.labels.get('port'))}, socket {label_text(row.labels.get('inode'))}"
-    return f"{where}: its buffer is full", Subject(MIRROR, "table", "workers", row.key)
+    return _told(scene, Subject(MIRROR, "table", "workers", row.key), f"{where}: its buffer is full")
