@@ -202,10 +202,10 @@ class SourceReader:
                     self._failing[one.probe] = str(error)
                     self._failed(one, error)
                 continue
+            if not bodies:
+                continue  # nothing is known: its state stays, and its next figures are of this time, too
             if self._failing.pop(one.probe, None) is not None:
                 self._tell(status(one.probe, "attached", one.mode, {}))
-            if not bodies:
-                continue  # its next figures are of this time, too
             # The middle: many namespaces take a while, more when it is busy.
             now = self._read_ns[one.probe] = (began + mono_ns()) // 2
             for body in bodies:

@@ -18,6 +18,8 @@ ASK_AGAIN_S = 5.0
 """How long not to ask again when it does not answer, because it is busy."""
 SILENT_AFTER_S = 2.0
 """One answer may be late because a CPU is busy, ours or its. After so long, and twice asked, it does not answer."""
+WAITS_LONG_S = 0.1
+"""Its main thread waited so long for a CPU: it may have answered too late for that alone."""
 USERSPACE = "netdev"
 NAMELESS = ""
 """Stands for the threads that have no name of their own."""
@@ -118,6 +120,8 @@ class Vswitchd:
         self._why = ""
         self._unanswered = 0
         self._answered_at: Optional[float] = None
+        self._books: Optional[Tuple[int, int]] = None
+        """Of its main thread when it did not answer last: ns on a CPU, and ns that it waited for one."""
         self.pid: Optional[int] = None
         """The process; None when none runs."""
         self.is_silent: Optional[bool] = None
@@ -144,7 +148,7 @@ class Vswitchd:
             self._not_answered(str(error))
             is_late = isinstance(error, LateAnswer) and not self.is_silent
             raise (LateAnswer if is_late else UnixctlError)(self._why) from None
-        self.is_silent, self._unanswered, self._answered_at = False, 0, time.monotonic()
+        self.is_silent, self._unanswered, self._answered_at, self._books = False, 0, time.monotonic(), None
         return answers
 
     @property
@@ -158,9 +162,24 @@ class Vswitchd:
         self._why = f"{error}{stopped}"
         since_s = self.silent_s
         is_long = self._unanswered > 1 and (since_s is None or since_s >= SILENT_AFTER_S)
+        is_long = not self._waited() and is_long
         self.is_silent = True if stopped or is_long else None
         if self.is_silent:
             self._asked_again_at = time.monotonic() + ASK_AGAIN_S
+
+    def _waited(self) -> bool:
+        """Whether its main thread, which answers, has waited for a CPU rather than run since the last time."""
+        before, self._books = self._books, None
+        try:
+            text = self._host.read(f"/proc/{self.pid}/task/{self.pid}/schedstat").decode("ascii", "replace")
+        except OSError:
+            return False
+        books = [int(word) for word in text.split() if word.isdigit()]
+        if len(books) != len(("ran_ns", "waited_ns", "runs")):
+            return False
+        self._books = books[0], books[1]
+        ran_ns, waited_ns = (now - then for now, then in zip(self._books, before or self._books))
+        return waited_ns > max(ran_ns, WAITS_LONG_S * 1e9)
 
     def flows(self, datapath: str) -> List[Flow]:
         """All flows of a datapath (``system@ovs-system``) as text. Raises UnixctlError.
@@ -218,7 +237,7 @@ class Vswitchd:
         if pid != self.pid:
             self.close()
             self.ended = self.pid if pid is None else None
-            self.pid, self._asked_again_at, self._unanswered, self.is_silent = pid, 0.0, 0, None
+            self.pid, self._asked_again_at, self._unanswered, self.is_silent, self._books = pid, 0.0, 0, None, None
         if pid is None:
             raise UnixctlError("ovs-vswitchd has ended" if self.ended else "no ovs-vswitchd runs here")
 

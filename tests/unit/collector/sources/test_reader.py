@@ -25,14 +25,16 @@ class Fine(KernelSource):
 
 
 class SilentAtFirst(KernelSource):
-    """Has nothing to say at its first reading."""
+    """Fails at its first reading, and has nothing to say at the next one."""
 
     def __init__(self) -> None:
         self.readings: list[SourceReading] = []
 
     def read(self, reading: SourceReading) -> list[Json]:
         self.readings.append(reading)
-        return [reading.table("late", "rows", ([], True, 0))] if len(self.readings) > 1 else []
+        if len(self.readings) == 1:
+            raise SourceError("it is not there")
+        return [reading.table("late", "rows", ([], True, 0))] if len(self.readings) > 2 else []
 
 
 class Broken(KernelSource):
@@ -44,7 +46,7 @@ class Broken(KernelSource):
         self.readings += 1
         if self.readings % 2:
             raise SourceError("the file is gone", "bring it back")
-        return []
+        return [reading.table("broken", "rows", ([], True, 0))]
 
 
 class Surprised(KernelSource):
@@ -67,7 +69,7 @@ class Hanging(KernelSource):
     def read(self, reading: SourceReading) -> list[Json]:
         self.asked.set()
         assert self.may.wait(LIMIT_S)
-        return []
+        return [reading.table("hanging", "rows", ([], True, 0))]
 
 
 @pytest.fixture
@@ -120,9 +122,13 @@ def test_what_a_silent_reading_has_missed_is_in_the_interval_of_the_next(
     late = SilentAtFirst()
     monkeypatch.setitem(known.KNOWN, "late", lambda: late)
     start(sources, "late")
-    while not sources.probes or len(late.readings) < 2:
-        read(sources)
-    first, second = late.readings[:2]
+    told = []
+    while len(late.readings) < 2:
+        told += read(sources)
+    assert [state for _, state, *_ in states(told)] == ["attached", "failed"], "nothing is known that is better"
+    told = read(sources)
+    assert [state for _, state, *_ in states(told)] == ["attached"]
+    _, first, second = late.readings
     assert second.interval_ns == first.interval_ns + second.mono_ns - first.mono_ns
 
 
@@ -175,7 +181,7 @@ def test_one_that_hangs_holds_up_nobody_and_is_said_after_a_while(sources: Sourc
     assert sources.told(late_ns) == [], "said once"
     Hanging.may.set()
     assert states(heard(sources)) == [("hanging", "attached", None, None), ("fine", "attached", None, None)]
-    assert len(sources.figures()) == 1
+    assert len(sources.figures()) == 2
 
 
 def test_a_reason_is_one_sentence_of_bounded_length(sources: SourceReader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -340,6 +340,35 @@ def test_one_late_answer_is_not_a_process_that_is_silent(
     assert (row.gauges["silent"], row.gauges["answered_ago_s"]) == (0, None)
 
 
+@pytest.mark.parametrize(
+    ("ran_ms", "waited_ms", "silent"),
+    [
+        (5, 400, None),  # its CPU was late
+        (800, 400, 1),  # it has its CPU, and is busy
+        (5, 50, 1),
+    ],
+)
+def test_a_process_that_waits_for_a_cpu_is_not_silent(
+    source: flows.OvsFlows,
+    host: SwitchHost,
+    monkeypatch: pytest.MonkeyPatch,
+    ran_ms: int,
+    waited_ms: int,
+    silent: int | None,
+) -> None:
+    """It was seen in the lab, whose CPUs are slow."""
+    now_s = 1000.0
+    monkeypatch.setattr("netconsole_collector.sources.ovs.vswitchd.time.monotonic", lambda: now_s)
+    host.files[f"/proc/{PID}/stat"] = f"{PID} (ovs-vswitchd) R 1 1"
+    read(source)
+    host.is_silent = True
+    for second in range(1, 5):
+        now_s += 1.0
+        host.files[f"/proc/{PID}/task/{PID}/schedstat"] = f"{second * ran_ms}000000 {second * waited_ms}000000 7\n"
+        (row,) = rows(read(source), "vswitchd")
+    assert (row.gauges["silent"], row.gauges["answered_ago_s"]) == (silent, 4)
+
+
 @pytest.mark.parametrize("has_kernel", [True, False])
 def test_of_a_process_that_has_ended_nothing_is_known_but_that(
     source: flows.OvsFlows, host: SwitchHost, has_kernel: bool
