@@ -246,10 +246,14 @@ def test_the_rule_that_drops(ends: Ends, deny: str, policy: str, expected: dict[
         (["ip saddr 198.51.100.0/24 drop", "ip daddr != 192.0.2.2 drop", "udp sport 53 drop", "drop"],
          {"rule": "drop", "remains": False}),
         (["counter tcp dport 23 drop", "meta l4proto udp drop"], {"rule": "meta l4proto udp drop", "remains": False}),
-        (["meta l4proto udp counter drop", "drop"], {"rule": "meta l4proto udp drop", "remains": True, "moved": 1}),
+        (["udp dport { 9, 53 } counter drop", "drop"], {"rule": "udp dport { 9, 53 } drop", "remains": True, "moved": 1}),
         (["udp dport vmap { 9 : jump deny }"], {"rule": None, "remains": False, "moved": 0, "uncounted": 2}),
+        (["udp dport 9 drop", "ip saddr 192.0.2.1 drop", "drop"], {"rule": "udp dport 9 drop", "remains": False}),
+        (["udp dport 9 limit rate over 1/second drop", "drop"], {"rule": None, "remains": False, "uncounted": 2}),
+        (["udp dport { 9, 53 } drop", "udp dport 9 drop"], {"rule": None, "remains": False, "uncounted": 2}),
     ],
-    ids=["another protocol", "other addresses and ports", "a counter of all", "one of two has a counter", "by a map"],
+    ids=["another protocol", "other addresses and ports", "a counter of all", "one of two has a counter", "by a map",
+         "the first of several that all fit", "the first may let some through", "a set is not looked into"],
 )  # fmt: skip
 def test_rules_that_cannot_have_dropped_such_a_packet_are_left_out(
     ends: Ends, rules: list[str], expected: dict[str, object]

@@ -1,7 +1,8 @@
 """Question `firewall`: which rule or policy of nftables drops at a hook: the one whose counter moves.
 
 All chains that begin at the hook are looked at, and those that they jump to, twice within a second. Rules that a packet
-like the latest one cannot match are left out (`rule_match.py`).
+like the latest one cannot match are left out (`rule_match.py`), and so is what stands in a chain behind a rule that
+drops every such packet.
 `family`, `table`, `chain`, `handle`, `rule`: of the rule that dropped (`rule` as nft writes it, null without nft).
 `is_policy`: it is the policy of the chain. `remains`: it is not proved yet. Either it alone has no counter, and no
 counter has moved: so it is it if packets were dropped meanwhile. Or its counter moved, by `counted_per_s`, and others
@@ -32,6 +33,7 @@ _ARP = "ARP"
 _OF_PROTOCOL = {"IPv4": (1, 2), "IPv6": (1, 10), _ARP: (3,)}
 _REFUSING = ("DROP", "REJECT", "SYNPROXY", "TARPIT", "TPROXY")
 """Targets of iptables that drop: TPROXY what no socket takes."""
+_ALWAYS_REFUSING = ("DROP", "REJECT")
 HOOKS = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
 _DROP, _JUMP, _GOTO = 0, -3, -4
 _INVALID = 1  # NF_CT_STATE_INVALID_BIT
@@ -58,7 +60,8 @@ class _Base(NamedTuple):
 class CountedRule(NamedTuple):
     """``packets``: None without a counter of what it drops. ``jumps_by_map``: to chains that its map names.
 
-    ``of_invalid``: it is of packets alone that conntrack calls invalid, and counts.
+    ``of_invalid``: it is of packets alone that conntrack calls invalid, and counts. ``is_certain``: it drops every
+    packet like this one.
     """
 
     chain: _Chain
@@ -68,6 +71,7 @@ class CountedRule(NamedTuple):
     jumps_by_map: bool
     packets: Optional[int]
     of_invalid: bool = False
+    is_certain: bool = False
 
 
 def answer(arguments: Json) -> Any:
@@ -92,14 +96,17 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
     netlink = Netlink(NETLINK_NETFILTER)
     try:
         reached, policies = _reached(netlink, {HOOKS[one] for one in hooks}, families, device, packet)
-        before = {(one.chain, one.handle): one for one in _dropping(netlink, reached, packet)}
-        unlike = len(_dropping(netlink, reached, {})) - len(before)
+        alike = _dropping(netlink, reached, packet)
+        unlike = len(_dropping(netlink, reached, {})) - len(alike)
+        before = {(one.chain, one.handle): one for one in up_to_the_first(alike)}
+        ended = {one.chain for one in alike if one.is_certain}
+        policies = [one for one in policies if one not in ended]
         began, invalid = time.monotonic(), _invalid()
         moved: List[CountedRule] = []
         now = list(before.values())
         for _ in range(_READINGS):
             time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
-            now = _dropping(netlink, reached, packet)
+            now = up_to_the_first(_dropping(netlink, reached, packet))
             moved = [one for one in now if _counted(before, one)]
             if moved:
                 break
@@ -133,6 +140,17 @@ def _invalid() -> int:
     except (OSError, ValueError):
         return 0
     return dict(parse_conntrack(content)).get("Conntrackinvalid", 0)
+
+
+def up_to_the_first(rules: List[CountedRule]) -> List[CountedRule]:
+    """Without those that stand in their chain behind one that drops every such packet: none reaches them."""
+    found, ended = [], set()  # type: List[CountedRule], Set[_Chain]
+    for one in rules:
+        if one.chain not in ended:
+            found.append(one)
+        if one.is_certain:
+            ended.add(one.chain)
+    return found
 
 
 def only_one(rules: List[CountedRule]) -> Optional[CountedRule]:
@@ -200,7 +218,7 @@ def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
         values = dict(attributes(bytes(body), _HEAD.size))
         chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(2))
         drops, jumps, packets = False, [], None  # type: bool, List[str], Optional[int]
-        by_map, match, loads_state, of_invalid = False, RuleMatch(packet), False, False
+        by_map, match, loads_state, of_invalid, may_pass = False, RuleMatch(packet), False, False, False
         for _, element in attributes(values.get(4, b""), 0):
             expression = dict(attributes(element, 0))
             name, data = _name(expression.get(1)), dict(attributes(expression.get(2, b""), 0))
@@ -215,6 +233,7 @@ def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
                 drops = True
             elif name == "target" and _name(data.get(1)) in _REFUSING:
                 drops = True
+                may_pass = _name(data.get(1)) not in _ALWAYS_REFUSING
             elif name == "immediate":
                 verdict = dict(attributes(dict(attributes(data.get(2, b""), 0)).get(2, b""), 0))
                 code = struct.unpack(">i", verdict[1])[0] if len(verdict.get(1, b"")) == 4 else None
@@ -222,11 +241,14 @@ def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
                 if code in (_JUMP, _GOTO):
                     jumps.append(_name(verdict.get(2)))
             elif name == "lookup" and 3 in data and data[3] == bytes(4):
-                drops = by_map = True  # a map of verdicts: one of them may drop, or jump
+                drops = by_map = may_pass = True  # a map of verdicts: one of them may drop, or jump
             elif match.narrows(name, data):
                 packets = None  # it has counted others, too
         if match.is_possible:
-            yield CountedRule(chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets, of_invalid)
+            is_certain = drops and match.is_certain and not may_pass
+            yield CountedRule(
+                chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets, of_invalid, is_certain
+            )
 
 
 def _name(value: Optional[bytes]) -> str:

@@ -63,6 +63,8 @@ class RuleMatch:
         self._loaded: Dict[bytes, Tuple[int, int]] = {}
         self.is_possible = True
         """Whether nothing speaks against it so far."""
+        self.is_certain = True
+        """Whether all that it asks for is known to be so."""
 
     def narrows(self, name: str, data: Dict[int, bytes]) -> bool:
         """Take an expression. Whether some packets may fail it."""
@@ -75,6 +77,7 @@ class RuleMatch:
             self._compare(data)
         else:
             self._loaded.clear()  # it may have changed what was loaded
+            self.is_certain = self.is_certain and name in _HARMLESS
         return name not in _HARMLESS
 
     def _load(self, data: Dict[int, bytes], place: Tuple[int, int]) -> None:
@@ -87,13 +90,11 @@ class RuleMatch:
     def _compare(self, data: Dict[int, bytes]) -> None:
         place = self._loaded.get(data.get(1, b""))
         value = dict(attributes(data.get(3, b""), 0)).get(1, b"")
-        if place is None or not value:
-            return
-        header, start = place
-        found = [self._packet.get((header, start + at)) for at in range(len(value))]
-        if None in found:
-            return
+        found = [self._packet.get((place[0], place[1] + at)) for at in range(len(value))] if place is not None else []
         operation = int.from_bytes(data.get(2, b""), "big")
+        if not found or None in found or operation not in (_EQUAL, _DIFFERENT):
+            self.is_certain = False
+            return
         is_equal = found == list(value)
         if (operation == _EQUAL and not is_equal) or (operation == _DIFFERENT and is_equal):
             self.is_possible = False
