@@ -139,6 +139,7 @@ class NamespaceLinks:
                 labels: RowLabels = {
                     "device": name,
                     "netns": netns,
+                    "kind": link.kind or None if link is not None else None,
                     "qdisc": None,
                     "shaper": None,
                 }

@@ -317,21 +317,23 @@ def test_qdiscs_are_read_in_a_hundredth_of_a_core(
     source.close()
 
 
-def test_the_ends_of_a_veth_are_told_until_one_of_them_has_gone(kernel: Kernel, tmp_path: Path) -> None:
+def test_the_ends_of_a_veth_and_kinds_are_told_until_one_of_them_has_gone(kernel: Kernel, tmp_path: Path) -> None:
     links = kernel.links(tmp_path)
     links.open()
     veth = attribute(18 | 0x8000, attribute(1, b"veth\0"))
     kernel.more = {1: (veth, number(5, 2)), 2: (veth, number(5, 1))}
     kernel.name({1: b"a", 2: b"b", 3: b"c"})
 
-    def peers() -> dict[object, tuple[object, object]]:
+    def peers() -> dict[object, tuple[object, ...]]:
         found = rows(read_of(links)).items()
-        return {device: (row.labels["peer"], row.labels["peer_netns"]) for (device, _), row in found}
+        return {
+            device: tuple(row.labels[name] for name in ("kind", "peer", "peer_netns")) for (device, _), row in found
+        }
 
-    assert peers() == {"a": ("b", "host"), "b": ("a", "host"), "c": (None, None)}
+    assert peers() == {"a": ("veth", "b", "host"), "b": ("veth", "a", "host"), "c": (None, None, None)}
     kernel.name({1: b"a", 3: b"c"})
     kernel.told = [(RTM_DELLINK, link_message(2, b"b", True, True, *kernel.more[2]))]
-    assert peers()["a"] == (None, None)
+    assert peers()["a"] == ("veth", None, None)
     links.close()
 
 
