@@ -52,7 +52,11 @@ class Cap:
 
 
 def caps(one: MachineFigures) -> list[Cap]:
-    """All that may cap it, in the order in which it is believed: what explains the others comes first."""
+    """All that may cap it, in the order in which it is believed.
+
+    A limit that is used up comes before what a machine lacks besides: nothing else kept it from reaching its limit.
+    Then comes what explains the others: a worker that waits for its CPU also lets the ring of its tap fill.
+    """
     return [check(one) for check in _CHECKS]
 
 
@@ -116,7 +120,11 @@ def _limit(one: MachineFigures) -> Cap:
 
 
 def _worker(one: MachineFigures) -> Cap:
-    return _busiest(one, "vhost worker", "the vhost worker", FULL_PCT, "it can move no more packets")
+    name, full = "the vhost worker", "it can move no more packets"
+    if one.moves_packets_itself():
+        found = _busiest(one, "main thread", name, FULL_PCT, full)
+        return Cap(found.state, name, f"QEMU moves its packets itself, without vhost: {found.text}")
+    return _busiest(one, "vhost worker", name, FULL_PCT, full)
 
 
 def _vcpus(one: MachineFigures) -> Cap:
@@ -285,6 +293,8 @@ def _one_queue(one: MachineFigures) -> Cap:
             if best is None or share > best[0]:
                 carries = f"carries {figure.percent(share)} of {figure.rate(whole, 'packets')}"
                 best = share, f"queue {queue} of {len(rows)} of {tap} {carries}"
+    if best is None and one.has_single_queues():
+        return Cap("free", name, "each of its taps has one queue")
     if best is None and one.taps and not (one.has("tun_queues") or one.has("vhost_queues")):
         return Cap("unknown", name, _lacks(one, "tun_queues"))
     if best is None:
@@ -359,8 +369,8 @@ def _else(one: MachineFigures) -> Cap:
 
 
 _CHECKS: Sequence[Callable[[MachineFigures], Cap]] = (
-    _runs, _waits, _limit, _pmd, _worker, _shaper, _policer, _tc_policer, _meter, _vcpus, _ring,
-    _one_queue, _offload, _io_limit, _else,
+    _runs, _shaper, _policer, _tc_policer, _meter, _io_limit,
+    _waits, _limit, _pmd, _worker, _vcpus, _ring, _one_queue, _offload, _else,
 )  # fmt: skip
 
 

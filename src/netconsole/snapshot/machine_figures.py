@@ -16,6 +16,9 @@ from netconsole_collector.names.fact_keys import parts as fact_parts
 
 SnapshotRow: TypeAlias = Mapping[str, SnapshotValue]
 
+WORKER = "vhost worker"
+_ON = ("on", "yes", "true", "True")
+
 
 class MachineFigures:
     """What a snapshot has of one machine."""
@@ -40,6 +43,8 @@ class MachineFigures:
         )
         of_taps = tuple(fact_key("tc", tap, "") for tap in self.taps)
         self._tc = {name: str(fact.value) for name, fact in facts.items() if of_taps and name.startswith(of_taps)}
+        self._queues = {str(value) for key, value in own.items() if key.endswith("/queues")}
+        self._by_vhost = any(key.endswith("/vhost") and str(value) in _ON for key, value in own.items())
         sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
         self.ports = self.taps + [
             fact_parts(key)[2]
@@ -71,6 +76,14 @@ class MachineFigures:
     def links(self) -> list[SnapshotRow]:
         """Its taps as interfaces."""
         return [row for row in self.rows("link_rates", "links") if row.get("device") in self.taps]
+
+    def moves_packets_itself(self) -> bool:
+        """Whether packets of its taps pass a thread of QEMU's own and no vhost worker, as its command line says."""
+        return bool(self._queues) and not self._by_vhost and not any(role(row) == WORKER for row in self._threads)
+
+    def has_single_queues(self) -> bool:
+        """Whether each of its taps is known to have one queue."""
+        return self._queues == {"1"}
 
     def per_s(self, probe: str, row: SnapshotRow, column: str) -> float:
         """The rate of a count of a row; 0 where it has none."""

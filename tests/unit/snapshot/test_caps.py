@@ -244,6 +244,47 @@ def test_what_waited_for_a_moment_is_not_said_before_what_limits_it() -> None:
     assert {cap.name: cap.text for cap in found}["waits for a CPU"].endswith("vCPU 0 most, 2 % of the time")
 
 
+def test_a_limit_that_is_used_up_comes_before_what_is_short_besides() -> None:
+    def change(document: dict[str, Any]) -> None:
+        waits(document, CORE // 2)
+        document["facts"]["ovs/interface/vnet7/ingress_policing_rate"] = {"value": 120_000}
+
+    found = caps(MachineFigures(snapshot(change), "web"))
+    assert verdict(found).text.startswith("Open vSwitch polices vnet7")
+    assert {cap.name: cap.state for cap in found}["waits for a CPU"] == "caps"
+
+
+@pytest.mark.parametrize(("ran_ns", "state"), [(CORE // 50, "free"), (CORE * 95 // 100, "caps")])
+def test_where_qemu_moves_the_packets_its_main_thread_is_the_worker(ran_ns: int, state: str) -> None:
+    def change(document: dict[str, Any]) -> None:
+        threads = table(document, "thread_waits", "threads")
+        threads[1].update(role="main thread", ran_ns=ran_ns)
+        document["facts"]["vm/web/net/0/queues"] = {"value": 1}
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}
+    much = "QEMU moves its packets itself, without vhost: its main thread uses"
+    assert found["the vhost worker"].state == state and found["the vhost worker"].text.startswith(much)
+
+
+def test_where_vhost_moves_the_packets_its_worker_must_be_known() -> None:
+    def change(document: dict[str, Any]) -> None:
+        del table(document, "thread_waits", "threads")[1]
+        document["facts"].update({"vm/web/net/0/queues": {"value": 1}, "vm/web/net/0/vhost": {"value": "on"}})
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}
+    assert found["the vhost worker"].state == "unknown"
+
+
+@pytest.mark.parametrize(("queues", "state"), [(1, "free"), (2, "unknown")])
+def test_packets_of_one_queue_spread_over_no_others(queues: int, state: str) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["probes"]["tun_queues"] = {"status": "failed", "why": "this kernel has no kprobes"}
+        document["facts"]["vm/web/net/0/queues"] = {"value": queues}
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}
+    assert found["how packets spread over its queues"].state == state
+
+
 def test_what_was_not_measured_is_not_excluded() -> None:
     def lose(document: dict[str, Any]) -> None:
         document["probes"]["thread_waits"] = {"status": "failed", "why": "no such file"}
@@ -254,7 +295,11 @@ def test_what_was_not_measured_is_not_excluded() -> None:
 
 
 def test_all_machines_are_known_and_each_has_a_line() -> None:
-    taken = snapshot(incident(cause="cpu-wait", what="db: stress takes its CPU", where={"vm": "db"}))
+    def change(document: dict[str, Any]) -> None:
+        incident(cause="cpu-wait", what="db: stress takes its CPU", where={"vm": "db"})(document)
+        table(document, "io_limits", "limits")[1].update(passed=0)
+
+    taken = snapshot(change)
     assert machines(taken) == ["db", "web"]
     content, is_capped = page(taken, None, "text")
     assert is_capped and "!! db: stress takes its CPU" in content.decode()
@@ -458,8 +503,11 @@ def test_a_few_losses_are_no_cap_and_are_told() -> None:
 
 
 def test_a_wait_is_told_where_nobody_looked_for_incidents() -> None:
-    taken = snapshot(lambda document: document.update(incidents=None))
-    assert verdict(caps(MachineFigures(taken, "db"))).text == "its vCPU 0 waits for a CPU: 50 % of the time"
+    def change(document: dict[str, Any]) -> None:
+        document["incidents"] = None
+        table(document, "io_limits", "limits")[1].update(passed=0)
+
+    assert verdict(caps(MachineFigures(snapshot(change), "db"))).text == "its vCPU 0 waits for a CPU: 50 % of the time"
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -130,6 +130,8 @@ def _nics(facts: Facts, pid: int, name: str, line: qemu.CommandLine) -> None:
         if tap is not None:
             facts.put(key("vm", name, "net", number, "tap"), tap, f"/proc/{pid}/fdinfo", volatile=True)
             facts.put(key("vm", name, "net", number, "queues"), list(taps.values()).count(tap), f"/proc/{pid}/fdinfo")
+        if "vhost" not in nic.backend and ("vhostfd" in nic.backend or "vhostfds" in nic.backend):
+            facts.put(key("vm", name, "net", number, "vhost"), "on", where)  # net/tap.c of QEMU: its default then
         for source, fields in ((nic.backend, _BACKEND_FIELDS), (nic.device, _DEVICE_FIELDS)):
             for option, fact in fields.items():
                 if option in source:

@@ -433,6 +433,14 @@ def test_what_a_host_does_not_tell_of_its_cpus_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_a_descriptor_of_vhost_says_that_vhost_moves_the_packets(tmp_path: Path) -> None:
+    words = ["qemu-kvm", "-name", "guest=web", "-netdev", "tap,id=n1,ifname=tap0,vhostfd=31"]
+    write(tmp_path, "proc/700/cmdline", "".join(f"{word}\0" for word in words))
+    found = Facts(Here(tmp_path))
+    vms.collect(found)
+    assert found.taken()["vm/web/net/0/vhost"].value == "on"
+
+
 def test_the_socket_of_a_vhost_user_device_leads_to_the_port_of_the_switch(tmp_path: Path) -> None:
     words = ["qemu-kvm", "-name", "guest=web", "-chardev", "socket,id=c1,path=/run/vhost-web,server=on"]
     words += ["-netdev", "vhost-user,id=n1,chardev=c1", "-device", "virtio-net-pci,netdev=n1"]

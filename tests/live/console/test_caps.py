@@ -1,0 +1,209 @@
+"""What holds a real virtual machine back, made on purpose one at a time: `netconsole vm` names it.
+
+The machine is QEMU's own process with real threads, a real tap and a real disk (tests/support/live/tiny_guest.py).
+Rings of vhost and several queues need a hypervisor's kernel: tests/lab/console/test_vm_page.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.console_command import COMMAND
+from tests.support.live.disks import limited, loop
+from tests.support.live.network import run
+from tests.support.live.tiny_guest import HALTS, READS, SPINS, Card, TinyGuest
+
+pytestmark = pytest.mark.costs  # its machines take a CPU, and say how much of it they get
+
+LIMIT_S = 90.0
+FRAME = bytes.fromhex("ffffffffffff 020000000001 88b5") + bytes(986)
+"""1 000 bytes: a broadcast of an EtherType for local experiments (IEEE 802, 88b5)."""
+PAUSE_S = 0.01
+RIVAL = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print(flush=True)
+while True:
+    pass
+"""
+CPU = max(os.sched_getaffinity(0))
+SHARE, PERIOD_US = 10, 100_000
+"""Percent of a CPU, and how long a control group's account of it is."""
+READS_PER_S = 50
+WAITS = "waits for a CPU"
+SOURCES = ("vm_states", "thread_waits", "link_rates", "io_limits")
+
+
+@contextmanager
+def guest(program: bytes, card: Card = Card.NONE, disk: str = "") -> Iterator[TinyGuest]:
+    with closing(TinyGuest(program, card, disk)) as one:
+        yield one
+
+
+@contextmanager
+def frames(one: TinyGuest, per_s: int) -> Iterator[None]:
+    """About so many a second go to it."""
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.wait(PAUSE_S):
+            for _ in range(int(per_s * PAUSE_S)):
+                with suppress(OSError):  # what a queue sheds is told to the sender
+                    wire.send(FRAME)
+
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+        wire.bind((one.tap, 0))
+        wire.setblocking(False)
+        sending = threading.Thread(target=send)
+        sending.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            sending.join()
+
+
+@contextmanager
+def rival(cpu: int) -> Iterator[int]:
+    """A program that takes all it gets of a CPU; its number."""
+    with subprocess.Popen([sys.executable, "-c", RIVAL, str(cpu)], stdout=subprocess.PIPE) as one:
+        assert one.stdout is not None and one.stdout.readline() == b"\n"
+        try:
+            yield one.pid
+        finally:
+            one.kill()
+
+
+@contextmanager
+def allowed(pid: int) -> Iterator[None]:
+    """A control group of its own lets it have SHARE percent of a CPU. Skips where there can be none."""
+    old, new = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+    before = old if old.exists() else new
+    group = before / f"netconsole-{os.getpid()}"
+    quota_us = SHARE * PERIOD_US // 100
+    name, text = ("cpu.cfs_quota_us", f"{quota_us}") if old.exists() else ("cpu.max", f"{quota_us} {PERIOD_US}")
+    if before is new and (new / "cgroup.controllers").exists():
+        (new / "cgroup.subtree_control").write_text("+cpu")
+    group.mkdir()
+    try:
+        if not (group / name).exists():
+            pytest.skip("cannot run here: no control groups of CPU time")
+        (group / name).write_text(text)
+        (group / "cgroup.procs").write_text(str(pid))
+        yield
+        (before / "cgroup.procs").write_text(str(pid))
+    finally:
+        group.rmdir()
+
+
+def caps(one: TinyGuest, probes: Sequence[str] = SOURCES) -> dict[str, dict[str, str]]:
+    """Each thing that may cap it by its name, and "first", which the page says. No probes: those of the profile."""
+    words = [word for probe in probes for word in ("--probe", probe)]
+    command = [*COMMAND, "vm", one.name, "--duration", "4s", "--format", "json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)["vms"][0]
+    return {"first": found["verdict"], **{cap["name"]: cap for cap in found["caps"]}}
+
+
+def only(found: dict[str, dict[str, str]], name: str) -> str:
+    """The text of this cap, which is said first. Threads may wait as well: this machine has other work, too."""
+    assert found[name]["state"] == "caps", found
+    assert found["first"]["text"] in (found[name]["text"], found[WAITS]["text"]), found
+    others = {cap for cap, said in found.items() if said["state"] == "caps"} - {"first", name, WAITS}
+    assert others <= {"anything else that stands out"}, found
+    return found[name]["text"]
+
+
+def first(found: dict[str, dict[str, str]], name: str) -> str:
+    """The text of a limit: it is said before all others, also where threads wait."""
+    text = only(found, name)
+    assert found["first"]["text"] == text, found
+    return text
+
+
+def test_a_machine_that_rests_is_capped_by_nothing() -> None:
+    with guest(HALTS, Card.HUB) as one:
+        found = caps(one, ())
+    assert {name for name, said in found.items() if said["state"] != "free"} - {WAITS} == set(), found
+    assert found["how packets spread over its queues"]["text"] == "each of its taps has one queue"
+    assert found["the vhost worker"]["text"].startswith("QEMU moves its packets itself, without vhost")
+
+
+def test_a_machine_that_qemu_has_paused_or_a_signal_has_stopped_is_said_so() -> None:
+    with guest(SPINS) as one:
+        one.command("stop")
+        assert first(caps(one), "whether it runs") == "it is paused: QEMU runs none of its CPUs"
+        one.command("cont")
+        os.kill(one.pid, signal.SIGSTOP)
+        try:
+            assert first(caps(one), "whether it runs").startswith("it is stopped: its QEMU process gets no CPU")
+        finally:
+            os.kill(one.pid, signal.SIGCONT)
+
+
+def test_a_virtual_cpu_that_never_rests() -> None:
+    with guest(SPINS) as one:
+        found = caps(one)
+    # Where other work takes its CPU, it waits, and is not busy all the time.
+    name = "the virtual CPUs" if found["the virtual CPUs"]["state"] == "caps" else WAITS
+    assert only(found, name).startswith(("its vCPU 0 uses ", f"{one.name}: "))
+
+
+def test_who_takes_the_cpu_of_a_virtual_cpu() -> None:
+    with guest(SPINS) as one, rival(CPU) as other:
+        os.sched_setaffinity(one.vcpu, {CPU})
+        text = only(caps(one), WAITS)
+    assert f"({other})" in text and f"of CPU {CPU}" in text and "vCPU 0 waits for a CPU" in text
+
+
+def test_its_limit_of_cpu_time() -> None:
+    with guest(SPINS) as one, allowed(one.pid):
+        found = caps(one)
+    assert found["its limit of CPU time"]["text"].startswith(f"its control group may use {SHARE} % of a core, and uses")
+    assert found["its limit of CPU time"]["state"] == "caps"
+    assert f"its control group may use {SHARE} ms in 100 ms, and is stopped" in found["first"]["text"]
+
+
+def test_a_shaper_of_its_tap() -> None:
+    with guest(HALTS, Card.HUB) as one, frames(one, 300):
+        run(*f"tc qdisc add dev {one.tap} root tbf rate 80kbit burst 3000 limit 10000".split())
+        text = first(caps(one), "a shaper or queue of its tap")
+    assert text.startswith(f"tbf of 80 kbit/s at {one.tap} lets no more through: ")
+
+
+def test_a_guest_that_takes_no_packets() -> None:
+    with guest(HALTS, Card.DEAF) as one, frames(one, 1000):
+        text = only(caps(one), "the rings of its taps")
+    # Its cause is asked for when the incident begins, and may not be known yet.
+    said = ("its ring is full (the guest does not keep up)", "dropped by the device instead of sent")
+    assert text.startswith(tuple(f"{one.tap}: {one_of_them}" for one_of_them in said))
+
+
+def test_segmentation_offload_that_is_off() -> None:
+    with guest(HALTS, Card.HUB) as one, frames(one, 16_000):
+        text = only(caps(one), "segmentation offload")
+    assert text.startswith(f"segmentation offload is off at {one.tap}: ") and text.endswith(" of 1.00k bytes")
+
+
+def test_the_limit_of_its_disk(tmp_path: Path) -> None:
+    with loop(tmp_path / "disk") as disk, guest(READS, disk=f"/dev/{disk.name}") as one:
+        with limited(disk, READS_PER_S, one.pid):
+            text = first(caps(one), "the I/O limit of its disks")
+        assert text.startswith(f"its control group limits its I/O on {disk.name} (io.max): ")
+        assert text.endswith(f" of {READS_PER_S} reads per second")
+        without = caps(one)["the I/O limit of its disks"]
+    assert without["state"] == "free"
