@@ -82,6 +82,23 @@ def test_one_that_has_read_all_does_not_sleep(host: Host, unread: tuple[bool, ..
     assert host.runs(0, 0, unread=unread)["does"] is None
 
 
+@pytest.mark.parametrize(
+    ("call", "state", "does"),
+    [
+        ("1 0x1 0x7f", "S", "writes"),
+        ("0 0x0 0x7f", "S", "sleeps"),
+        ("running", "S", "sleeps"),
+        ("0 0x0", "D", "writes"),
+    ],
+)
+def test_one_that_waits_until_it_can_write_is_told_from_one_that_sleeps(
+    host: Host, monkeypatch: pytest.MonkeyPatch, call: str, state: str, does: str
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    host.put("proc/500/task/501/syscall", call + "\n")
+    assert host.runs(0, 0, state)["does"] == does
+
+
 @pytest.mark.parametrize("state", ["T", "t"])
 def test_one_that_is_stopped_is_said_so_whatever_it_did_before(host: Host, state: str) -> None:
     found = host.runs(950, 0, state)
@@ -118,6 +135,8 @@ def test_a_real_process_sleeps_and_is_stopped() -> None:
             of = {"process": f"a name (1) ({process.pid})", "netns": "", "inode": inode}
             assert known.answer("reader", of)["does"] == "sleeps"
             assert known.answer("reader", {**of, "inode": inode + 1})["does"] is None
+            of_copies = {"process": f"a/name/{process.pid}", "netns": "", "kind": "packet"}
+            assert known.answer("reader", of_copies)["does"] == "sleeps", "it may never have meant to read"
             process.send_signal(signal.SIGSTOP)
             assert os.waitid(os.P_PID, process.pid, os.WSTOPPED) is not None
             assert known.answer("reader", of)["does"] == "stopped"
