@@ -1,6 +1,6 @@
 """block_path on each kernel of the lab: what is asked of a loop device, and of one whose time is known (null_blk).
 
-And io_limits: a VM that its control group (io.max) holds back.
+And io_limits: a VM that its control group (io.max) holds back; and fs_path: what is asked of files on such devices.
 
 From 6.5 a tracepoint names the request in its submitter's task; before, only its bio. 5.10 passes the queue as well.
 """
@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.booting, pytest.mark.parametrize("bare", PROVEN, indir
 
 FILE = "tests/live/probes/test_block_path.py"
 LIMITS = "tests/live/probes/test_io_limits.py"
+CALLS = "tests/live/probes/test_fs_path.py"
 RUN_LIMIT_S = 900.0  # only a hang meets it
 
 
@@ -28,3 +29,8 @@ def test_each_io_on_this_kernel(bare: Hypervisor) -> None:
     run.has_passed(LIMITS)
     ran = {one.name for one in run.of(FILE) if one.state == "passed"}
     assert {f"test_a_device_of_two_milliseconds[{one}]" for one in ("none", "mq-deadline")} <= ran
+
+
+def test_each_call_on_this_kernel(bare: Hypervisor) -> None:
+    bring(bare, shipped(("block_path", "fs_path")).values())
+    run_pytest(bare, CALLS, limit_s=RUN_LIMIT_S).has_passed(CALLS)

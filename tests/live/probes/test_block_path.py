@@ -186,7 +186,7 @@ def test_a_device_of_two_milliseconds(asked: Measurement, scheduler: str) -> Non
         assert timed(asked, disk, pid, "queue") == ended - row.counts["unqueued"]
         [took] = [one.total for one in asked.histograms(PROBE, "times", pid=pid, stage="device")]
         assert took.count == ended and (took.min or 0) >= COMPLETES_NS
-        assert (percentile(took, 50) or 0) <= COMPLETES_NS * 1.25
+        assert (percentile(took, 50) or 0) <= COMPLETES_NS * (3 if IS_EMULATED else 1.25)
         pid = disk.ask("apart", 2)
         row = row_of(asked, disk, pid, "read")
         [device] = asked.rows(PROBE, "devices", device=disk.name)
