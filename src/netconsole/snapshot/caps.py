@@ -36,6 +36,15 @@ _LIMIT = re.compile(r"([0-9]{1,18}) ([1-9][0-9]{0,17})")
 """Microseconds of CPU time, and in how many of them, as in cpu.max."""
 _POLICE = re.compile(r"(\w{1,32}) protocol=\S+.* actions=(?:\w+,)*police(?:,\w+)*(?: rate=([0-9]{1,18}))?")
 """A filter of tc as facts have it: kind, and the rate in bytes per second."""
+_QEMU_LIMIT = re.compile(r"\b((?:iops|bps)(?:-total|-read|-write)?)=([1-9][0-9]{0,17})(?=,|$)")
+"""Of what facts have of QEMU's throttling; bursts (iops-total-max) are none of them."""
+_READS, _WRITES = ("read",), ("write",)
+"""What QEMU counts against its limits (block/throttle-groups.c); not what asks to write a cache out, or discards."""
+_QEMU_COUNTS = {
+    f"{kind}{way}": (column, does)
+    for kind, column in (("iops", "ios"), ("bps", "bytes"))
+    for way, does in (("", _READS + _WRITES), ("-total", _READS + _WRITES), ("-read", _READS), ("-write", _WRITES))
+}
 _OF_ALL = ("matchall", "basic")
 """Filters that take every packet, as they are used for policing."""
 _NO_TAP = "it has no tap on this host"
@@ -343,18 +352,46 @@ def _io_limit(one: MachineFigures) -> Cap:
         said = f"its control group limits its I/O on {row.get('device')} (io.max): {much}"
         if share >= FULL_PCT:
             return Cap("caps", name, said)
-    by_qemu = [text for key, text in _disk_facts(one) if key == "limits"]
+    by_qemu = [_by_qemu(one, name, disk) for disk in _disks(one).values() if disk.get("limits")]
     if by_qemu:
-        text = f"QEMU itself limits its disks ({by_qemu[0]}); how much of that it uses is not known"
-        return Cap("unknown", name, text)
+        return _worst(by_qemu)
     return Cap("free", name, said if worst is not None else "no control group of it limits its I/O, nor does QEMU")
 
 
-def _disk_facts(one: MachineFigures) -> list[tuple[str, str]]:
-    """What is known of its disks: property and value."""
+def _disks(one: MachineFigures) -> dict[str, dict[str, str]]:
+    """What is known of its disks: values by number and property."""
     prefix = fact_key("vm", one.name, "disk", "")
-    facts = one.snapshot.facts
-    return [(name.rpartition("/")[2], str(facts[name].value)) for name in facts if name.startswith(prefix)]
+    found: dict[str, dict[str, str]] = {}
+    for name, fact in one.snapshot.facts.items():
+        if name.startswith(prefix):
+            number_of_it, _, prop = name[len(prefix) :].partition("/")
+            found.setdefault(number_of_it, {})[prop] = str(fact.value)
+    return found
+
+
+def _by_qemu(one: MachineFigures, name: str, disk: dict[str, str]) -> Cap:
+    """A limit that QEMU keeps (throttling). What it lets through is seen at the block device below."""
+    device, said = disk.get("on"), f"QEMU itself limits a disk of it ({disk['limits']})"
+    rows = [row for row in one.rows("block_path", "ios") if row.get("vm") == one.name and row.get("device") == device]
+    if not rows:
+        lacks = _lacks(one, "block_path") if device is not None else "the device below it is not known"
+        return Cap("unknown", name, f"{said}; how much of that it uses is not known: {lacks}")
+    if sum(other.get("on") == device for other in _disks(one).values()) > 1:
+        return Cap("unknown", name, f"{said}; how much of that it uses is not known: other disks of it lie on {device}")
+    shares = []
+    for what, limit in _QEMU_LIMIT.findall(disk["limits"]):
+        column, does = _QEMU_COUNTS[what]
+        passed = sum(one.per_s("block_path", row, column) for row in rows if row.get("operation") in does)
+        shares.append((100.0 * passed / int(limit), what))
+    if not shares:
+        return Cap("unknown", name, f"{said}; how much of that it uses is not known")
+    share, what = max(shares)
+    much = f"{said}; it uses {figure.percent(share)} of {what} at {device}"
+    if share >= FULL_PCT:
+        return Cap("caps", name, much)
+    if disk.get("cache_direct") != "on":
+        return Cap("unknown", name, f"{much}; what the page cache answers is not known")
+    return Cap("free", name, much)
 
 
 def _else(one: MachineFigures) -> Cap:

@@ -42,7 +42,7 @@ while True:
 CPU = max(os.sched_getaffinity(0))
 SHARE, PERIOD_US = 10, 100_000
 """Percent of a CPU, and how long a control group's account of it is."""
-READS_PER_S = 50
+READS_PER_S = 20
 WAITS = "waits for a CPU"
 SOURCES = ("vm_states", "thread_waits", "link_rates", "io_limits")
 
@@ -207,3 +207,13 @@ def test_the_limit_of_its_disk(tmp_path: Path) -> None:
         assert text.endswith(f" of {READS_PER_S} reads per second")
         without = caps(one)["the I/O limit of its disks"]
     assert without["state"] == "free"
+
+
+def test_the_limit_that_qemu_keeps_of_its_disk(tmp_path: Path) -> None:
+    with loop(tmp_path / "disk") as disk:
+        with guest(READS, disk=f"/dev/{disk.name},throttling.iops-total={READS_PER_S}") as one:
+            text = first(caps(one, (*SOURCES, "block_path")), "the I/O limit of its disks")
+        assert text.startswith(f"QEMU itself limits a disk of it (iops-total={READS_PER_S}); it uses ")
+        with guest(READS, disk=f"/dev/{disk.name},throttling.iops-write={READS_PER_S}") as one:
+            said = caps(one, (*SOURCES, "block_path"))["the I/O limit of its disks"]
+        assert said["state"] == "free" and said["text"].endswith(f"it uses 0 % of iops-write at {disk.name}")

@@ -54,7 +54,7 @@ class Card(enum.Enum):
 
 
 class TinyGuest:
-    """One such machine, until ``close``. ``disk``: the path of what it has as its first disk."""
+    """One such machine, until ``close``. ``disk``: the path of its first disk, and what QEMU is told of it besides."""
 
     def __init__(self, program: bytes, card: Card = Card.NONE, disk: str = "") -> None:
         if not shutil.which("qemu-system-x86_64"):

@@ -368,7 +368,7 @@ def of_two(document: dict[str, Any]) -> None:
         (
             lambda d: d["facts"].update({"vm/web/disk/0/limits": {"value": "iops-total=20"}}),
             "the I/O limit of its disks",
-            "QEMU itself limits its disks (iops-total=20); how much of that it uses is not known",
+            "QEMU itself limits a disk of it (iops-total=20); how much of that it uses is not known: the device below",
         ),
         (lambda d: d.update(incidents=None), "anything else that stands out", "nobody looked for incidents"),
         (
@@ -389,6 +389,52 @@ def test_what_was_not_seen_is_neither_excluded_nor_claimed(
     found = {cap.name: cap for cap in caps(MachineFigures(snapshot(nameless), "web"))}
     assert found[name].state == "unknown" and found[name].text.startswith(said), found[name]
     assert all(cap.state != "caps" for cap in found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "said"),
+    [
+        ({"limits": "iops-total=120"}, "caps", "(iops-total=120); it uses 99.8 % of iops-total at sdb"),
+        ({"limits": "iops-write=19, iops-write-max=40"}, "caps", "it uses 104 % of iops-write at sdb"),
+        ({"limits": "bps-read=409600, iops-read=200"}, "caps", "it uses 100 % of bps-read at sdb"),
+        ({"limits": "iops-total=240"}, "free", "it uses 49.9 % of iops-total at sdb"),
+        ({"limits": "iops-total=240", "cache_direct": "off"}, "unknown", "what the page cache answers is not known"),
+        ({"limits": "iops-total-max=9"}, "unknown", "how much of that it uses is not known"),
+        ({"limits": "iops-total=9", "on": "sdc"}, "unknown", "not known: block_path has no row of it"),
+    ],
+)
+def test_a_limit_that_qemu_keeps_is_held_against_what_reaches_the_device(
+    more: dict[str, str], state: str, said: str
+) -> None:
+    def change(document: dict[str, Any]) -> None:
+        rows = [("read", 1000, 4_096_000), ("write", 198, 811_008), ("flush", 500, 0)]
+        document["probes"]["block_path"] = {
+            "status": "attached",
+            "tables": {
+                "ios": [
+                    {"device": "sdb", "vm": vm, "operation": operation, "ios": ios, "bytes": size}
+                    for operation, ios, size in rows
+                    for vm in ("web", "db")
+                ]
+            },
+        }
+        for name, value in {"on": "sdb", "cache_direct": "on", **more}.items():
+            document["facts"][f"vm/web/disk/0/{name}"] = {"value": value}
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}
+    told = found["the I/O limit of its disks"]
+    assert told.state == state and said in told.text, told
+
+
+def test_disks_on_one_device_are_not_told_apart() -> None:
+    def change(document: dict[str, Any]) -> None:
+        row = {"device": "sdb", "vm": "web", "operation": "read", "ios": 1000, "bytes": 0}
+        document["probes"]["block_path"] = {"status": "attached", "tables": {"ios": [row]}}
+        disks = {"0/on": "sdb", "0/limits": "iops-total=20", "1/on": "sdb"}
+        document["facts"].update({f"vm/web/disk/{name}": {"value": value} for name, value in disks.items()})
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}
+    assert found["the I/O limit of its disks"].text.endswith("not known: other disks of it lie on sdb")
 
 
 def test_each_policed_port_is_judged_and_one_without_a_rate_is_not_excluded() -> None:
