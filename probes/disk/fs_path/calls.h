@@ -5,6 +5,7 @@
 #include "../../common/netconsole.h"
 
 #define O_DSYNC 010000
+#define RWF_SYNCED 6    /* RWF_DSYNC, RWF_SYNC: of this call alone, which is pwritev2 (include/uapi/linux/fs.h) */
 
 enum call { OTHER_CALL, READ, WRITE, SYNC_ALL, SYNC_DATA, SYNC_RANGE };
 
@@ -13,6 +14,8 @@ enum call { OTHER_CALL, READ, WRITE, SYNC_ALL, SYNC_DATA, SYNC_RANGE };
 #define O_DIRECT 040000
 #define CALL_NUMBER(regs) NC_GET(regs, orig_ax)
 #define FILE_NUMBER(regs) ((u32)NC_GET(regs, di))
+#define PWRITEV2 328
+#define CALL_FLAGS(regs) NC_GET(regs, r9)
 static inline enum call call_of(u64 number)
 {
     switch (number) {
@@ -33,6 +36,8 @@ static inline enum call call_of(u64 number)
 #define O_DIRECT 0200000
 #define CALL_NUMBER(regs) ((u64)NC_GET(regs, syscallno))
 #define FILE_NUMBER(regs) ((u32)NC_GET(regs, regs[0]))
+#define PWRITEV2 287
+#define CALL_FLAGS(regs) NC_GET(regs, regs[5])
 static inline enum call call_of(u64 number)
 {
     switch (number) {

@@ -89,17 +89,18 @@ static inline struct visit *visit_of(struct nc_config *config, u64 task)
     return found < WAYS ? &set->way[WAY_OF(config, found)] : NULL;
 }
 
-/* ... or that of a task whose call has returned. */
+/* ... or that of a task whose call has returned, or that was in a call when the probe began to rest: it may be gone. */
 static inline struct visit *room_for(struct nc_config *config, u64 task)
 {
     struct visit_set *set = visit_set_of(task);
+    u64 resumed = nc_resumed_ns();
     int found = WAYS;
 
     if (!set)
         return NULL;
 #pragma unroll
     for (int i = 0; i < WAYS; i++)
-        if (!set->way[i].began_ns)
+        if (!set->way[i].began_ns || set->way[i].began_ns < resumed)
             found = i;
 #pragma unroll
     for (int i = 0; i < WAYS; i++)
@@ -117,7 +118,7 @@ static inline void keep(struct nc_config *config, struct visit *visit)
         nc_ledger_add(NC_MAP_FULL);
         return;
     }
-    if (entry->task == visit->task && entry->began_ns)
+    if (entry->began_ns)    /* the end of that one was not seen, or will not be joined */
         nc_ledger_add(NC_JOIN_MISSED);
     *entry = *visit;
     if (*(volatile u64 *)&entry->task != visit->task)
@@ -173,6 +174,7 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
     struct nc_config *config;
     struct visit visit = {};
     struct file *file;
+    u32 flags;
 
     if (call == OTHER_CALL)
         return 0;
@@ -189,7 +191,10 @@ int entered(struct bpf_raw_tracepoint_args *ctx)
     leader = NC_READ(task, group_leader);
     NC_COPY(visit.of.process, sizeof(visit.of.process), &leader->comm);
     visit.of.call = word_of(call);
-    visit.of.way = way_of(call, NC_READ(file, f_flags));
+    flags = NC_READ(file, f_flags);
+    if (ctx->args[1] == PWRITEV2 && CALL_FLAGS(regs) & RWF_SYNCED)
+        flags |= O_DSYNC;
+    visit.of.way = way_of(call, flags);
     visit.task = (u64)task;
     visit.number = ctx->args[1];
     visit.file = (u64)file;

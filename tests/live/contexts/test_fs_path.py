@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,9 +22,13 @@ Load = Callable[..., UnattachedProbe]
 PAGE = 4096
 try:
     place_of("pt_regs", "orig_ax")
-    NUMBER, FIRST, CALLS = "orig_ax", "di", {"pread": 17, "pwrite": 18, "fsync": 74, "getpid": 39}
+    NUMBER, FIRST, CALLS = "orig_ax", "di", {"pread": 17, "pwrite": 18, "fsync": 74, "getpid": 39, "pwritev2": 328}
+    FLAGS = "r9"
 except KeyError:
-    NUMBER, FIRST, CALLS = "syscallno", "regs", {"pread": 67, "pwrite": 68, "fsync": 82, "getpid": 172}
+    NUMBER, FIRST, CALLS = "syscallno", "regs", {"pread": 67, "pwrite": 68, "fsync": 82, "getpid": 172, "pwritev2": 287}
+    FLAGS = "regs[5]"
+RWF_DSYNC, RWF_SYNC, RWF_APPEND = 2, 4, 16
+SETS, WAYS, VISIT_BYTES = 1024, 8, 144
 EBADF = 9
 COMM = Path("/proc/self/comm").read_text().rstrip()
 
@@ -39,14 +44,14 @@ class Calls:
     def __init__(self, probe: UnattachedProbe, file: int) -> None:
         self.probe, self._memory, self._file = probe, probe.memory, file
 
-    def enter(self, call: str, file: int | None = None) -> Span:
-        return at(lambda: self.probe.run("entered", self._registers(call, file), CALLS[call]))
+    def enter(self, call: str, file: int | None = None, flags: int = 0) -> Span:
+        return at(lambda: self.probe.run("entered", self._registers(call, file, flags), CALLS[call]))
 
     def leave(self, call: str, result: int = PAGE) -> Span:
         return at(lambda: self.probe.run("returned", self._registers(call, None), result & (1 << 64) - 1))
 
-    def whole(self, call: str, result: int = PAGE, file: int | None = None) -> None:
-        self.enter(call, file)
+    def whole(self, call: str, result: int = PAGE, file: int | None = None, flags: int = 0) -> None:
+        self.enter(call, file, flags)
         self.leave(call, result)
 
     def rows(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -58,9 +63,9 @@ class Calls:
             for row in self.probe.rows("calls")
         }
 
-    def _registers(self, call: str, file: int | None) -> int:
+    def _registers(self, call: str, file: int | None, flags: int = 0) -> int:
         number = self._file if file is None else file
-        return self._memory.make("pt_regs", {NUMBER: CALLS[call], FIRST: number})
+        return self._memory.make("pt_regs", {NUMBER: CALLS[call], FIRST: number, FLAGS: flags})
 
 
 @pytest.fixture
@@ -135,6 +140,32 @@ def test_a_call_over_a_rest_is_no_figure(calls: Calls) -> None:
     calls.leave("pread")
     calls.whole("pread")
     assert calls.rows()["read", "cache"]["calls"] == 1 and calls.probe.ledger()["join_missed"] == 1
+
+
+@pytest.mark.proves("fs_path", "knobs.seen_pct", "ledger.map_full")
+def test_tasks_that_died_in_a_call_during_a_rest_take_no_room(calls: Calls) -> None:
+    """A task and the time when its call began stand first in each of the places."""
+    gone = struct.pack("=QQ", 1, 1).ljust(VISIT_BYTES, b"\0") * WAYS
+    for number in range(SETS):
+        calls.probe.write("visits", gone, number)
+    calls.whole("pread")
+    assert calls.rows() == {} and calls.probe.ledger() == {"map_full": 1}, "they are in a call still"
+    calls.probe.rest()
+    calls.probe.wake()
+    calls.whole("pread")
+    assert calls.rows()["read", "cache"]["calls"] == 1
+    assert calls.probe.ledger() == {"map_full": 1, "join_missed": 1}
+
+
+@pytest.mark.proves("fs_path", "tables.calls.way")
+@pytest.mark.parametrize(
+    ("flags", "way"), [(RWF_DSYNC, "synced"), (RWF_SYNC, "synced"), (RWF_APPEND, "buffered"), (0, "buffered")]
+)
+def test_a_single_call_may_be_synced(calls: Calls, flags: int, way: str) -> None:
+    calls.whole("pwritev2", flags=flags)
+    calls.whole("pwrite", flags=flags)  # it has no flags: there stands what was there before
+    found = {key: row["calls"] for key, row in calls.rows().items()}
+    assert found == ({("write", way): 1, ("write", "buffered"): 1} if way == "synced" else {("write", way): 2})
 
 
 @pytest.mark.proves("fs_path", "knobs.pid")

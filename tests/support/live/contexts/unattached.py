@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import os
 import select
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -162,10 +163,10 @@ class UnattachedProbe:
         """The same as a call, which is quicker where there are many."""
         return prepared(self._fds[program], *arguments)
 
-    def write(self, working_memory: str, value: bytes) -> None:
-        """Into the first element of an array of the program's own, on all CPUs."""
+    def write(self, working_memory: str, value: bytes, number: int = 0) -> None:
+        """Into an element of an array of the program's own, on all CPUs."""
         own = Map(self._working[working_memory])
-        own.set(bytes(4), value.ljust(own.slot_bytes, b"\0") * len(own.cpus))
+        own.set(struct.pack("=I", number), value.ljust(own.slot_bytes, b"\0") * len(own.cpus))
 
     def read(self) -> None:
         """Reads everything, as at the end of an interval in which all rows are sent."""
