@@ -266,9 +266,11 @@ class Incidents:
             if not one.tallies or (one.counted_now and not one.is_told_late()):
                 one.last_ns = max(one.last_ns, now_ns)
             needed = max(match.needed for match in group.matches) if group is not None else 0
+            one.is_certain = one.is_certain or one.seen >= min(needed, one.lead.needed)
             is_fault = one.is_raised or (group is not None and group.lead.level != "ok")
-            one.shown = one.shown or (is_fault and one.seen >= min(needed, one.lead.needed))
+            one.shown = one.shown or (is_fault and one.is_certain)
             return
+        one.shown = one.shown or (one.is_raised and one.is_certain)  # its host has answered late
         if not one.is_known(state, lost):
             one.unknown += 1
             one.at_least = True

@@ -113,6 +113,8 @@ class OpenIncident:
     """The probes of which that is so."""
     scaled: bool = False
     """Whether total and peak were made of a share of the packets."""
+    is_certain: bool = False
+    """Whether it was seen for as long as it takes to be said."""
     shown: bool = False
     ended: bool = False
     counted_now: bool = False

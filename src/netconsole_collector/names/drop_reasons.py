@@ -92,6 +92,8 @@ _INFERRED: Dict[str, Optional[str]] = {
     "__udp_queue_rcv_skb": "SOCKET_RCVBUFF",
     "__udp_enqueue_schedule_skb": "SOCKET_RCVBUFF",
     "sock_queue_rcv_skb": "SOCKET_RCVBUFF",
+    "raw_rcv": "SOCKET_RCVBUFF",
+    "raw_rcv_skb": "SOCKET_RCVBUFF",
     "tcp_v4_rcv": None,
     "tcp_v6_rcv": None,
     "__dev_queue_xmit": "QDISC_DROP",

@@ -13,7 +13,7 @@ _ROOT = b"/proc/thread-self/net/"
 def moving(names: Sequence[str]) -> str:
     """The one of these counters (UdpNoPorts) of the calling thread's namespace that moves most; empty where none does.
 
-    Of those that move alike it is the first. When all is over: the only one that has ever counted.
+    Of those that move alike it is the first. When all is over: where all that has ever counted counted alike.
     """
     before = now = _counters(names)
     for _ in range(_READINGS):
@@ -30,7 +30,7 @@ def most(moved: Dict[str, int], counted: Dict[str, int]) -> str:
     if name and moved[name] > 0:
         return name
     known = [one for one in counted if counted[one]]
-    return known[0] if len(known) == 1 else ""
+    return known[0] if len({counted[one] for one in known}) == 1 else ""
 
 
 def _counters(names: Sequence[str]) -> Dict[str, int]:

@@ -151,6 +151,20 @@ def test_what_is_none_by_its_row_is_a_fault_by_the_answer_at_once(host: Host) ->
     assert {one.level for one in host.incidents.log} == {"!"}
 
 
+def test_what_is_a_fault_by_an_answer_that_comes_when_all_is_over_is_still_said(host: Host) -> None:
+    """It was seen in the lab: a host that has much to do answers some seconds later."""
+    host.labels = {**LABELS, "reason": "OTHERHOST", "location": "ip_rcv_core", "class": "benign"}
+    packet: dict[str, Label] = {"source": "192.0.2.1", "target": "192.0.2.2", "target_mac": "02:00:00:00:00:ff"}
+    host.pass_seconds(3, 300, packet)
+    assert host.pass_seconds(2) == []
+    host.answer(is_own=True, is_of_device=True, mac_matches=False, own_mac="02:00:00:00:00:0b")
+    (one,) = host.pass_seconds(1)
+    assert "for our 192.0.2.2, but with the MAC 02:00:00:00:00:ff" in one.sentence and one.total == 900
+    host.pass_seconds(12)
+    (ended,) = host.incidents.log
+    assert ended.ended_ns is not None
+
+
 @pytest.mark.parametrize(
     ("has_refused", "syn", "waiting", "said"),
     [

@@ -24,6 +24,7 @@ HEADER, SOCKET, PORT, FILTER, RING = (
     for name in ("IP_INHDR", "SOCKET_RCVBUFF", "NO_SOCKET", "NETFILTER_DROP", "FULL_RING")
 )
 ROUTES = {"reason": "IP_INNOROUTES", "provenance": "inferred", "location": "ip_error"}
+TO_IPV6: dict[str, Label] = {"ethertype": "IPv6", "source": "2001:db8::1", "target": "2001:db8::2"}
 RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constprop.0"
 
 
@@ -40,6 +41,11 @@ RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constpro
         ({"location": "__udp4_lib_rcv", **PORT}, "nobody-listens", "refused"),
         ({"location": "__udp4_lib_rcv", **PORT, "hook": "to many"}, "unheard-broadcast", "unwanted"),
         ({"location": "ip6_rcv_core", "protocol": "ICMPv6", "ethertype": "IPv6"}, "not-joined", "unwanted"),
+        ({"location": "ip6_rcv_core", "ethertype": "IPv6"}, "ipv6-absent", "unwanted"),
+        ({"location": "ip6_forward", "ethertype": "IPv6"}, "not-forwarded", "fault"),
+        ({"location": "ip6_parse_tlv", "ethertype": "IPv6"}, "wrong-ip-header", "fault"),
+        ({"location": "tun_get_user", "protocol": "not IP"}, "device-not-ready", "fault"),
+        ({"location": "raw_rcv", **SOCKET}, "receive-buffer-full", "full"),
         ({"location": "ip_forward"}, "not-forwarded", "fault"),
         ({"location": "ip_forward", "hook": "to many"}, "other-broadcast", "unwanted"),
         ({"location": "ip6_pkt_drop", "ethertype": "IPv6"}, "no-route", "fault"),
@@ -142,6 +148,48 @@ def test_a_firewall_at_an_unknown_hook_explains_what_could_not_be_sent() -> None
             "the blackhole route 192.0.2.0/24 swallows what is for 192.0.2.2",
         ),
         (
+            "not-forwarded",
+            {"location": "ip6_forward", **TO_IPV6},
+            {"forwarding_all": 0, "is_own": False, "out_mtu": 1280, "out_device": "out"},
+            "they are for 2001:db8::2, and IPv6 forwarding is off here",
+        ),
+        (
+            "not-forwarded",
+            {"location": "ip6_forward", **TO_IPV6},
+            {"forwarding_all": 1, "is_own": False, "out_mtu": 1280, "out_device": "out"},
+            "1400 bytes for 2001:db8::2, and out takes 1280 (MTU)",
+        ),
+        (
+            "not-forwarded",
+            {"location": "ip6_forward", **TO_IPV6},
+            {"forwarding_all": 0, "is_own": True, "is_dad_failed": True},
+            "2001:db8::2 may not be used here: another host has it, too (DAD failed)",
+        ),
+        (
+            "ipv6-absent",
+            {"location": "ip6_rcv_core", **TO_IPV6},
+            {"disable_ipv6": 1, "disable_ipv6_all": 0},
+            "IPv6 is off for eth0 (disable_ipv6), and 2001:db8::1 sends to 2001:db8::2",
+        ),
+        (
+            "ipv6-absent",
+            {"location": "ip6_rcv_core", **TO_IPV6},
+            {"disable_ipv6": 0, "source": "::1"},
+            "::1 cannot be the sender of what comes in by eth0",
+        ),
+        (
+            "not-joined",
+            {"location": TURNED_AWAY, "hook": "to many"},
+            {"drop_unicast": 1, "is_own": True},
+            "to one address, in frames to all (drop_unicast_in_l2_multicast)",
+        ),
+        (
+            "device-not-ready",
+            {"location": "tun_get_user"},
+            {"is_up": False},
+            "eth0 is down",
+        ),
+        (
             "tc-drops",
             {"location": RECEIVED},
             {"filter": "matchall pref 1", "action": "police"},
@@ -176,7 +224,7 @@ def test_a_firewall_at_an_unknown_hook_explains_what_could_not_be_sent() -> None
 def test_what_the_host_answers_tells_the_rest(
     cause: str, labels: dict[str, Label], answer: dict[str, Scalar | None], why: str
 ) -> None:
-    found = verdicts.shipped().verdict(cause, {**ROW, **labels, **PACKET, **answer}, is_answered=True)
+    found = verdicts.shipped().verdict(cause, {**ROW, **PACKET, **labels, **answer}, is_answered=True)
     assert found is not None and found.why == why
 
 

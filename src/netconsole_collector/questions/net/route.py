@@ -1,12 +1,13 @@
 """Question `route`: how this namespace would forward a packet, and which settings of its device decide.
 
 Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`, `disable_ipv6`,
-`disable_ipv6_all`. `mtu`: of its device; `is_mtu_too_small`: for IPv6. `has_nat`: rules may translate addresses.
-`has_no_key`: IPsec has had no key (SA) for something that this namespace sent. `is_own`: whether the target is an
-address here; `is_dad_failed`, `is_tentative`: one that duplicate address detection does not let be used. `refusal`,
-`prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule of policy routing that does, and its
-preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it takes; `out_route_mtu`: the route has a
-bound of its own. `back_device`, `back_kind` and the like: the way to its source. What is not known is null.
+`disable_ipv6_all`, `drop_unicast` (drop_unicast_in_l2_multicast). `mtu`: of its device; `is_mtu_too_small`: for IPv6.
+`has_nat`: rules may translate addresses. `has_no_key`: IPsec has had no key (SA) for something that this namespace
+sent. `is_own`: whether the target is an address here; `is_dad_failed`, `is_tentative`: one that duplicate address
+detection does not let be used. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule
+of policy routing that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it
+takes; `out_route_mtu`: the route has a bound of its own. `back_device`, `back_kind` and the like: the way to its
+source. What is not known is null.
 """
 
 import errno
@@ -28,6 +29,7 @@ from netconsole_collector.questions.within import sysctl, within
 
 _IFLA_MTU = 4
 _IPV6_MIN_MTU = 1280  # include/uapi/linux/ipv6.h
+_DROP_UNICAST = "drop_unicast_in_l2_multicast"
 _XFRM = "/proc/thread-self/net/xfrm_stat"
 _NO_KEY = "XfrmOutNoStates"
 
@@ -112,13 +114,15 @@ def _settings(family: str, device: str) -> Json:
     if "/" in device:
         return {}
     where = "{}/conf/{{}}/{{}}".format(family)
-    one = {key: sysctl(where.format(device, key)) for key in ("forwarding", "rp_filter", "route_localnet", "accept_ra")}
-    all_of = {key: sysctl(where.format("all", key)) for key in ("forwarding", "rp_filter", "route_localnet")}
+    both = ("forwarding", "rp_filter", "route_localnet", _DROP_UNICAST)
+    one = {key: sysctl(where.format(device, key)) for key in (*both, "accept_ra")}
+    all_of = {key: sysctl(where.format("all", key)) for key in both}
     return {
         "forwarding": one["forwarding"],
         "forwarding_all": sysctl("ipv4/ip_forward") if family == "ipv4" else all_of["forwarding"],
         "rp_filter": _larger(one["rp_filter"], all_of["rp_filter"]),
         "route_localnet": _larger(one["route_localnet"], all_of["route_localnet"]),
+        "drop_unicast": _larger(one[_DROP_UNICAST], all_of[_DROP_UNICAST]),
         "accept_ra": one["accept_ra"],
         "disable_ipv6": sysctl("ipv6/conf/{}/disable_ipv6".format(device)),
         "disable_ipv6_all": sysctl("ipv6/conf/all/disable_ipv6"),

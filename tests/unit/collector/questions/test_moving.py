@@ -13,6 +13,7 @@ from netconsole_collector.questions import moving
         ({"Blocked": 0, "Full": 7, "Errors": 9}, {"Blocked": 4, "Full": 7, "Errors": 9}, "Errors"),
         ({"Blocked": 9, "Full": 0, "Errors": 9}, {"Blocked": 9, "Full": 4, "Errors": 9}, "Blocked"),  # it comes first
         ({"Blocked": 0, "Errors": 0}, {"Blocked": 0, "Errors": 5}, "Errors"),  # it is over, and nothing else has been
+        ({"Blocked": 0, "Errors": 0}, {"Blocked": 5, "Errors": 5}, "Blocked"),  # it is over, and both count the same
         ({"Blocked": 0, "Errors": 0}, {"Blocked": 1, "Errors": 5}, ""),
         ({"Blocked": 0, "Errors": 0}, {"Blocked": 0, "Errors": 0}, ""),
         ({}, {}, ""),
