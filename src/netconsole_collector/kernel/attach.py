@@ -259,10 +259,20 @@ def _xdp(point: Point, program_fd: int) -> int:
     return syscalls.bpf(_LINK_CREATE, where)
 
 
-def is_without_device(link: int) -> bool:
-    """Whether the device of an XDP link is gone; the kernel has detached the program then. Raises OSError."""
+def why_lost(link: int, device: str) -> Optional[str]:
+    """Why an XDP link is at its device no more; None: it is. Raises OSError.
+
+    From a device that goes the kernel detaches it. One that gets another name or namespace keeps it, and whoever looks
+    for the device by its name would take the figures for those of another one.
+    """
     index = struct.unpack_from("=I", syscalls.info(link), _LINK_INFO_XDP)[0]
-    return bool(index == 0)
+    if index == 0:
+        return "its device is gone"
+    try:
+        name = socket.if_indextoname(index)
+    except OSError:
+        name = ""
+    return None if name == device else "its device has another name now, or is in another network namespace"
 
 
 def _raw_tracepoint(name: str, program_fd: int) -> int:

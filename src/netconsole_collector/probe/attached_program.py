@@ -75,10 +75,11 @@ class AttachedProgram:
         """Whether it is attached to its own point."""
         return self._link >= 0
 
-    @property
-    def has_lost_its_device(self) -> bool:
-        """Whether it was attached to a device that is gone. Raises OSError."""
-        return self.point.startswith(attach.XDP) and self.is_attached and attach.is_without_device(self._link)
+    def why_lost(self) -> Optional[str]:
+        """Why it is no more at the device to which it was attached; None while it is there. Raises OSError."""
+        if not self.point.startswith(attach.XDP) or not self.is_attached:
+            return None
+        return attach.why_lost(self._link, attach.parse(self.point).name)
 
     @property
     def runs(self) -> bool:

@@ -384,12 +384,12 @@ class RunningProbe:
         return bool(failed)
 
     def has_lost_a_device(self) -> bool:
-        """Whether a program's device is gone since the last call. Raises OSError."""
-        gone = [one for one in self.programs if one.has_lost_its_device]
-        for program in gone:
+        """Whether a program has lost its device since the last call; it is detached then. Raises OSError."""
+        lost = [(one, why) for one in self.programs for why in [one.why_lost()] if why is not None]
+        for program, why in lost:
             program.detach()
-            program.why_not = "its device is gone"
-        return bool(gone)
+            program.why_not = why
+        return bool(lost)
 
     def lost_a_program(self) -> bool:
         """Whether more programs than at the last call could not be attached again."""

@@ -225,6 +225,19 @@ def test_it_needs_a_device_and_stays_there(inside: Measurement, wire: Wire) -> N
     assert not reply.ok and "stays at its device" in str(reply.error)
 
 
+@pytest.mark.parametrize("how", ["name", "netns"])
+def test_a_device_with_another_name_or_namespace_is_left_and_said(inside: Measurement, wire: Wire, how: str) -> None:
+    """Else its figures would be taken for those of whatever has its name now."""
+    wire.b.ip("link", "add", "xdp-a", "type", "veth", "peer", "name", "xdp-b")
+    inside.load(PROBE, device="xdp-a")
+    to, there = (wire.a, "xdp-a") if how == "netns" else (wire.b, "xdp-c")
+    wire.b.ip("link", "set", "xdp-a", how, wire.a.name if how == "netns" else there)
+    inside.until(lambda: inside.statuses[PROBE].state == "degraded", "its device is another one")
+    assert "another name now, or is in another network namespace" in str(inside.statuses[PROBE].why)
+    assert not inside.statuses[PROBE].attach and not program_at(to, there)
+    wire.b.ip("link", "del", "xdp-b")
+
+
 def test_a_device_that_goes_is_said(inside: Measurement, wire: Wire) -> None:
     wire.b.ip("link", "add", "xdp-a", "type", "veth", "peer", "name", "xdp-b")
     inside.load(PROBE, device="xdp-a")
