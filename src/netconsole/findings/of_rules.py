@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from netconsole.findings.causes import ANYWHERE
@@ -225,6 +226,7 @@ def _say_percentile(
     unit: str,
     per_s: float | None,
     count: int,
+    half: float | None,
     labels: Mapping[str, Label],
     value: float,
     _total: int | None,
@@ -232,7 +234,7 @@ def _say_percentile(
     _total_at_least: bool | str,
     _is_peak: bool,
 ) -> str:
-    return say(rule, labels, words_of_histogram(value, unit, per_s, count))
+    return say(rule, labels, words_of_histogram(value, unit, per_s, count, half))
 
 
 def of_histograms(probe: ProbeState, rule: FindingSpec, windows: Windows) -> Iterator[Match]:
@@ -244,7 +246,9 @@ def of_histograms(probe: ProbeState, rule: FindingSpec, windows: Windows) -> Ite
         is_far = rule.times_past is None or value > rule.times_past * rule.over
         if not is_far and not windows.is_later(probe.name, rule, row, rule.percentile):
             continue
-        words = rule, row.unit, row.per_s, row.total.count
+        half = row.percentile(50.0, "delta")
+        said = replace(rule, say=rule.say_half) if rule.say_half and half is not None and half > rule.over else rule
+        words = said, row.unit, row.per_s, row.total.count, half
         yield Match(
             Evidence("histogram", probe.name, rule.table, row.key),
             rule.cause or f"{probe.name}/{rule.table}",

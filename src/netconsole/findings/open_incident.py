@@ -37,6 +37,8 @@ LATER_READ = 15
 """So many intervals later than another one a source of the same losses may be read."""
 WHERE = ("device", "netns", "vm", "queue", "process", "address", "port")
 """Labels that tell where an incident is, for documents."""
+_ROWS = ("table", "histogram")
+"""Evidence of which a host can be asked: rows of a probe."""
 
 
 @dataclass(slots=True)
@@ -277,7 +279,7 @@ class OpenIncident:
     def look_up(self, state: State, verdicts: Verdicts) -> None:
         """What is known of its cause, and what its host is still to be asked. What the host has answered stays."""
         lead, self.question = self.lead.evidence, None
-        if lead.kind != "table" or (self.verdict is not None and self.verdict.is_answered):
+        if lead.kind not in _ROWS or (self.verdict is not None and self.verdict.is_answered):
             return
         words: dict[str, Scalar | None] = {**self.lead.labels}
         words.update(self.example.fields if self.example is not None else {})
@@ -296,8 +298,8 @@ class OpenIncident:
 
     def _answers(self, state: State, rows: Iterable[Evidence]) -> list[Answered]:
         """About these rows. What was answered about an incident before it says nothing of this one."""
-        of_tables = [one for one in rows if one.kind == "table" and one.probe in state.probes]
-        found = [state.probes[one.probe].answer(one.name, one.key) for one in of_tables]
+        of_probes = [one for one in rows if one.kind in _ROWS and one.probe in state.probes]
+        found = [state.probes[one.probe].answer(one.name, one.key) for one in of_probes]
         return [one for one in found if one is not None and one.at_ns >= self.since_ns]
 
     def take_over(self, other: OpenIncident) -> None:

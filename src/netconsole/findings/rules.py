@@ -114,9 +114,12 @@ def _gauge(value: object, unit: str) -> str:
     return figure.memory(value / 1024) if unit == "bytes" else figure.quantity(value, unit)
 
 
-def words_of_histogram(value: float, unit: str, per_s: float | None, count: int) -> dict[str, str]:
-    """What a sentence may say of a percentile ``value`` of ``count`` samples."""
+def words_of_histogram(
+    value: float, unit: str, per_s: float | None, count: int, half: float | None = None
+) -> dict[str, str]:
+    """What a sentence may say of a percentile ``value`` of ``count`` samples, of which half are above ``half``."""
     return {
+        "half": figure.quantity(half, unit),
         "rate": figure.number(per_s),
         "value": figure.quantity(value, unit),
         "total": figure.number(count),

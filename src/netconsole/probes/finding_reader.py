@@ -15,13 +15,15 @@ FINDING_WORDS = ("rate", "total", "value", "unit")
 """What the sentence of a finding may name besides labels."""
 _ROWS = "rows"
 """Of how many rows it is said."""
+_HALF = "half"
+"""Above what value half of the samples of a histogram are."""
 _WHY = "why"
 """The cause of a row in words, where its table has causes."""
 
 _FINDING_KEYS = (
     "table", "histogram", "value", "percentile", "level", "over", "where", "say", "next", "cause", "place", "specific",
     "explains", "elsewhere", "at_once", "lasting", "share_pct", "share_of", "times_past", "commands", "joins",
-    "state", "means", "judge", "urgent_over", "kinds", "say_several",
+    "state", "means", "judge", "urgent_over", "kinds", "say_several", "say_half",
 )  # fmt: skip
 _DROP_PLACE_KEYS = (
     "table", "value", "stage", "at", "say", "where", "by", "same_as", "elsewhere", "same_elsewhere", "aliases", "fine",
@@ -60,6 +62,10 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
     check_sentence(item, "say", say, words)
     say_several = item.text("say_several", "")
     check_sentence(item, "say_several", say_several, (*words, _ROWS))
+    say_half = item.text("say_half", "")
+    if say_half and not is_histogram:
+        item.wrong("say_half", "expected in a finding of a histogram")
+    check_sentence(item, "say_half", say_half, (*words, _HALF))
     commands = item.texts("commands")
     for command in commands:
         check_sentence(item, "commands", command, labels)
@@ -94,6 +100,7 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
         urgent_over=item.number("urgent_over", None, 0.0, 1e18),
         kinds=kinds,
         say_several=say_several,
+        say_half=say_half,
     )
     known = causes.specs if causes is not None else ()
     return replace(rule, cases={one: _case(rule, one) for one in known if one.kind in kinds and _meet(rule, one)})

@@ -217,6 +217,8 @@ class FindingSpec:
     """Of a case: its cause in words, which the sentence has in the place of {why}."""
     say_several: str = ""
     """The sentence of an incident of several rows; empty: ``say`` is right of them, too."""
+    say_half: str = ""
+    """The sentence of a histogram of which half of the samples are above the limit, too; empty: ``say``."""
 
 
 @dataclass(frozen=True, slots=True)

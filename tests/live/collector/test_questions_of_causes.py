@@ -347,7 +347,10 @@ def test_the_queueing_discipline_of_a_device(ends: Ends) -> None:
     found = ends.ask("queue", device=Wire.DEVICES[1])
     assert (found["kind"], found["classes"], found["carrier"]) == ("htb", 0, True)
     ends.b.tc("class", "add", "dev", Wire.DEVICES[1], "parent", "1:", "classid", "1:1", "htb", "rate", "1mbit")
-    assert ends.ask("queue", device=Wire.DEVICES[1])["classes"] == 1
+    found = ends.ask("queue", device=Wire.DEVICES[1])
+    assert (found["classes"], found["shaper"]) == (1, "htb of 1 Mbit/s")
+    ends.b.tc(*f"qdisc replace dev {Wire.DEVICES[1]} root tbf rate 2mbit burst 5k limit 10k".split())
+    assert ends.ask("queue", device=Wire.DEVICES[1])["shaper"] == "tbf of 2 Mbit/s"
 
 
 def test_the_other_end_of_a_pair_is_found_in_its_namespace(ends: Ends) -> None:

@@ -18,10 +18,12 @@ from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.run.preflight import RunPlan
 from tests.support.live.disks import PAGE, limited, loop
+from tests.support.live.slow_file import slow_file
 
 PROBES = ("block_path", "io_limits")
 LIMIT_S = 60.0
 READS, READS_PER_S = 400, 40
+SLOW_S, AT_ONCE, TIMES = 0.04, 8, 25
 VM = f"made-held-{os.getpid()}"
 
 
@@ -49,15 +51,16 @@ class Told:
     def _note(self, _news: object) -> None:
         with self._session.view() as state:
             self._incidents.update(state, self._session.connection())
+            self._incidents.look_into(self._session)
         with self._heard:
             self._heard.notify_all()
 
-    def incident(self, cause: str, **where: str) -> Incident:
-        """Waits for it."""
+    def incident(self, cause: str, *, is_answered: bool = False, **where: str) -> Incident:
+        """Waits for it, and until the host has answered about it."""
 
         def found() -> Incident | None:
             with self._session.view():
-                wanted = (one for one in self._incidents.log if one.cause == cause)
+                wanted = (one for one in self._incidents.log if one.cause == cause and (one.answer or not is_answered))
                 return next((one for one in wanted if where.items() <= dict(one.where).items()), None)
 
         with self._heard:
@@ -100,3 +103,18 @@ def test_a_vm_that_its_own_limit_holds_back_is_named_with_the_limit(told: Told, 
     said = f"{VM}: reaches its own limit of reads on {disk.name} (io.max): "
     assert found.level == "!" and found.sentence.startswith(said), found.sentence
     assert f"of {READS_PER_S} per second" in found.sentence
+
+
+def test_the_host_is_asked_about_a_device_that_is_slow(told: Told, tmp_path: Path) -> None:
+    """Of reads that come at once, each waits for those before it."""
+    with slow_file(tmp_path / "slow", read_s=SLOW_S) as file, loop(file) as slow:
+        if not slow.is_direct():
+            pytest.skip("cannot run here: without O_DIRECT what was written is read from the page cache")
+        asking = threading.Thread(target=slow.ask, args=("apart", TIMES))
+        asking.start()
+        found = told.incident("disk-slow", is_answered=True, device=slow.name)
+        asking.join()
+    assert found.sentence.startswith(f"{slow.name}: slow device, half of the reads of python take over"), found.sentence
+    assert found.answer["stack"] == f"{slow.name} (loop)" and found.answer["adds"] == slow.name
+    mean_ms = found.answer["mean_ms"]
+    assert isinstance(mean_ms, float) and mean_ms > 1000 * SLOW_S * AT_ONCE / 2

@@ -1,4 +1,4 @@
-"""A file whose fsync takes as long as the test says: a file system of its own, by the kernel's FUSE protocol."""
+"""A file whose fsync or reads take as long as a test says: a file system of its own, by the kernel's FUSE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 _SERVING = """
 import ctypes, os, struct, sys, time
-directory, fsync_s, size = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+directory, fsync_s, read_s, size = sys.argv[1], *map(float, sys.argv[2:4]), int(sys.argv[4])
 ROOT, FILE, NAME = 1, 2, b"image"
 LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ = 1, 2, 3, 4, 14, 15
 WRITE, RELEASE, FSYNC, FLUSH, INIT = 16, 18, 20, 25, 26
@@ -38,6 +38,7 @@ def answer(code, node, body):
         return struct.pack("=Q2I", 0, 0, 0)
     if code == READ:
         _, offset, length = struct.unpack_from("=QQI", body)
+        time.sleep(read_s)
         return bytes(content[offset : offset + length])
     if code == WRITE:
         _, offset, length = struct.unpack_from("=QQI", body)
@@ -63,13 +64,13 @@ while True:
 
 
 @contextmanager
-def slow_file(directory: Path, *, fsync_s: float, size: int = 8 << 20) -> Iterator[Path]:
+def slow_file(directory: Path, *, fsync_s: float = 0.0, read_s: float = 0.0, size: int = 8 << 20) -> Iterator[Path]:
     """Its path. Skips where this kernel has no FUSE."""
     subprocess.run(["modprobe", "fuse"], stderr=subprocess.DEVNULL, check=False)
     if not Path("/dev/fuse").exists():
         pytest.skip("cannot run here: this kernel has no FUSE")
     directory.mkdir()
-    command = [sys.executable, "-c", _SERVING, str(directory), str(fsync_s), str(size)]
+    command = [sys.executable, "-c", _SERVING, str(directory), str(fsync_s), str(read_s), str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "mounted\n"

@@ -10,7 +10,8 @@ from netconsole.findings.incident import Incident
 from netconsole.findings.incidents import Incidents
 from netconsole.probes import catalogue
 from netconsole.telemetry import frames
-from netconsole.telemetry.frames import Count, Label, Row, Scalar
+from netconsole.telemetry.frames import Buckets, Count, Label, Row, Scalar
+from netconsole.telemetry.histogram import index
 from netconsole.telemetry.request import CommandOutput, HostQuestion
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
@@ -22,6 +23,7 @@ LABELS: dict[str, Label] = {
 }  # fmt: skip
 PACKET: dict[str, Label] = {"source": "192.0.2.1", "target": "198.51.100.7"}
 GENERAL = "they are for another host, and forwarding is off"
+LATE_NS = 200_000_000
 KNOWN = "they are for 198.51.100.7, and forwarding is off here"
 OFF: dict[str, Scalar | None] = {"forwarding_all": 0, "is_own": False}
 
@@ -29,16 +31,16 @@ OFF: dict[str, Scalar | None] = {"forwarding_all": 0, "is_own": False}
 class Host:
     """One row of drops, the questions about it, and what was answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, probe: str = "kernel_drops") -> None:
         self.incidents, self.stream, self.total = (
-            Incidents({"kernel_drops": catalogue.shipped("kernel_drops")}),
+            Incidents({probe: catalogue.shipped(probe)}),
             Stream(State()),
             0,
         )
         self.asked: list[HostQuestion] = []
         self.labels = LABELS
         self.stream.hello()
-        self.stream.state.apply(frames.Status(**self.stream.stamp("kernel_drops"), state="attached", mode="summary"))
+        self.stream.state.apply(frames.Status(**self.stream.stamp(probe), state="attached", mode="summary"))
 
     def ask_why(self, questions: Iterable[HostQuestion]) -> None:
         self.asked += [one for one in questions if one not in self.asked]
@@ -124,6 +126,37 @@ def test_an_answer_that_explains_nothing_changes_nothing(host: Host) -> None:
     host.answer(forwarding_all=1, forwarding=1, is_own=False)
     (one,) = host.pass_seconds(2, 300, PACKET)
     assert GENERAL in one.sentence and len(host.asked) == 1
+
+
+def test_the_host_is_asked_about_a_percentile_as_well() -> None:
+    """A device whose queue is late: whether it shapes is asked, and said."""
+    host = Host("tx_queue_latency")
+    labels: dict[str, Label] = {"netns": "blue", "device": "vB", "queue": 0}
+    waits = Buckets(count=100, sum=100 * LATE_NS, min=LATE_NS, max=LATE_NS, buckets=[(index(LATE_NS), 100)])
+
+    def passes() -> list[Incident]:
+        stamp = host.stream.stamp("tx_queue_latency")
+        late = frames.Histogram(
+            **stamp, name="wait", interval_ns=SECOND, unit="ns", labels=labels, delta=waits, total=waits
+        )
+        host.stream.state.apply(late)
+        host.stream.end()
+        listed = host.incidents.update(host.stream.state)
+        host.incidents.look_into(host)
+        return listed
+
+    passes()
+    (before,) = passes()
+    half = "half of its packets wait over 200 ms, 1 in 100 over 200 ms"
+    assert before.sentence == f"vB (netns blue) queue 0: {half}"
+    (asked,) = host.asked
+    assert (asked.name, asked.arguments) == ("queue", {"netns": "blue", "device": "vB"})
+    stamp = {**host.stream.stamp("tx_queue_latency"), "source": "console"}
+    document: dict[str, Scalar | None] = {"kind": "tbf", "shaper": "tbf of 1 Mbit/s"}
+    host.stream.state.apply(frames.Answer(**stamp, table="wait", labels=labels, question="queue", document=document))
+    (after,) = passes()
+    assert after.sentence == f"vB (netns blue) queue 0: they wait for its tbf of 1 Mbit/s: {half}"
+    assert len(host.asked) == 1
 
 
 def test_the_next_incident_of_a_row_asks_again(host: Host) -> None:

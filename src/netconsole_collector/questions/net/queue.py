@@ -1,9 +1,10 @@
 """Question `queue`: which queueing discipline is at a device, and what bounds it.
 
 `kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile, or has
-dropped all that the root has. `burst`: bytes that a tbf takes at once; `is_too_long`: less than the MTU, and nothing
-waits there. `carrier`, `mtu`, `is_up`: of the device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`,
-`peer_is_up`: of the other end of a pair, wherever that is.
+dropped all that the root has. `shaper`: a root that shapes, with its rate, as `tbf of 5 Mbit/s`. `burst`: bytes that a
+tbf takes at once; `is_too_long`: less than the MTU, and nothing waits there. `carrier`, `mtu`, `is_up`: of the
+device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a pair, wherever
+that is.
 """
 
 import os
@@ -17,7 +18,7 @@ from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.net import programs
 from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket
 from netconsole_collector.questions.within import paths, within
-from netconsole_collector.sources.net.qdiscs import TC_H_INGRESS, TC_H_ROOT, Qdisc, handle_text, parse
+from netconsole_collector.sources.net.qdiscs import TC_H_INGRESS, TC_H_ROOT, Qdisc, handle_text, htb_rate, parse
 
 _GET_QDISC, _GET_CLASS, _QDISC = 38, 42, struct.Struct("=BxxxiIII")
 _READINGS, _PAUSE_S = 4, 0.25
@@ -83,8 +84,12 @@ def _root(routes: RouteSocket, link: Interface) -> Json:
     found: Json = {"kind": root.kind, "classes": classes, "inner": inner or only_one(root, qdiscs)}
     burst = _burst(routes, link) if root.kind == "tbf" else None
     is_too_long = burst is not None and burst < (link.whole(_MTU) or 0) and not root.backlog_packets
-    found.update(burst=burst, is_too_long=is_too_long)
+    found.update(burst=burst, is_too_long=is_too_long, shaper=_shaper(routes, link, root))
     return found
+
+
+def _shaper(routes: RouteSocket, link: Interface, root: Qdisc) -> Optional[str]:
+    return (root._replace(rate_bits=htb_rate(routes, link.number)) if root.kind == "htb" else root).shaper
 
 
 def _burst(routes: RouteSocket, link: Interface) -> Optional[int]:
