@@ -143,19 +143,19 @@ def test_what_is_sent_without_a_carrier_is_counted_and_the_peer_named(wire: Wire
         assert reader.total(wire.a, here, "carrier_changes") == 2
 
 
-@pytest.mark.proves("link_rates", "tables.links.{peer,peer_netns}")
+@pytest.mark.proves("link_rates", "tables.links.{kind,peer,peer_netns}")
 def test_the_other_end_of_a_veth_is_told_wherever_it_is(wire: Wire) -> None:
     wire.a.ip("link", "add", "near", "type", "veth", "peer", "name", "far")
     try:
         with Reader() as reader:
-            for namespace, device, peer, peer_netns in (
-                (wire.a, wire.DEVICES[0], wire.DEVICES[1], wire.b.name),
-                (wire.b, wire.DEVICES[1], wire.DEVICES[0], wire.a.name),
-                (wire.a, "near", "far", wire.a.name),
-                (wire.a, "lo", None, None),
+            for namespace, device, kind, peer, peer_netns in (
+                (wire.a, wire.DEVICES[0], "veth", wire.DEVICES[1], wire.b.name),
+                (wire.b, wire.DEVICES[1], "veth", wire.DEVICES[0], wire.a.name),
+                (wire.a, "near", "veth", "far", wire.a.name),
+                (wire.a, "lo", None, None, None),
             ):
                 labels = reader.rows[namespace.name, device].labels
-                assert (labels["peer"], labels["peer_netns"]) == (peer, peer_netns)
+                assert (labels["kind"], labels["peer"], labels["peer_netns"]) == (kind, peer, peer_netns)
     finally:
         wire.a.ip("link", "delete", "near")
 

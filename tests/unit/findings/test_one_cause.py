@@ -156,6 +156,21 @@ def test_devices_of_one_namespace_do_not_share_what_its_protocols_count(order: t
     }
 
 
+def test_what_a_tunnel_cannot_send_on_is_folded_below_its_cause_wherever_that_is() -> None:
+    """At another device of its namespace; what is much more than all causes there is an incident of its own."""
+    tunnel = {"device": "vx0", "netns": "red", "kind": "vxlan", "qdisc": "noqueue"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, TOO_LONG, 60), (SENT, tunnel, 60))
+        assert [one.cause for one in found] == ["peer-refuses"]
+    elsewhere = {**tunnel, "netns": "blue"}
+    for moves in ([(SENT, tunnel, 600)], [(SENT, elsewhere, 60)]):
+        watched = Watched()
+        for _ in range(3):
+            found = watched.interval((DROPS, TOO_LONG, 60), *moves)
+        assert {one.cause for one in found} == {"peer-refuses", "sent-on-drops"}
+
+
 def tracked(counter: str) -> dict[str, Any]:
     return {"counter": f"Conntrack{counter}", "class": "loss", "netns": "red", "meaning": counter}
 

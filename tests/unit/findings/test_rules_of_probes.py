@@ -289,6 +289,15 @@ def test_what_the_other_end_of_a_veth_refuses() -> None:
     assert one.cause == "peer-refuses"
 
 
+@pytest.mark.proves("link_rates", "findings.links.tx_drops.!.vxlan")
+def test_what_a_tunnel_or_vlan_cannot_send_on() -> None:
+    for kind in ("vxlan", "vlan", "macvlan"):
+        tunnel: dict[str, frames.Label] = {**LINK, "kind": kind}
+        quiet("link_rates", "links", "tx_drops", tunnel, 1, "uxva", "refused below it")
+        (one,) = of_rate("link_rates", "links", "tx_drops", tunnel, 10, AT_ONCE)
+        assert one.cause == "sent-on-drops"
+
+
 @pytest.mark.proves("link_rates", "findings.queues.drops.!.htb class")
 def test_a_class_that_drops_is_named_and_its_leaf_is_not_said_again() -> None:
     place: dict[str, frames.Label] = {"device": "uxva", "netns": "host", "handle": "1:10", "parent": "1:1"}

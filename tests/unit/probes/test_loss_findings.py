@@ -143,7 +143,7 @@ def test_a_table_of_conntrack_is_said_before_it_is_full() -> None:
         ),
     ],
 )
-@pytest.mark.proves("protocol_counters", "findings.overruns.drops.!.{netlink,packet,raw}")
+@pytest.mark.proves("protocol_counters", "findings.overruns.drops.!.netlink", "findings.overruns.drops.ok.{packet,raw}")
 def test_a_program_that_does_not_read_is_said_with_what_it_misses(kind: str, cause: str, says: str) -> None:
     session, incidents = PlayedSession(), Incidents({"protocol_counters": catalogue.shipped("protocol_counters")})
     labels = {"process": "router/7", "kind": kind, "protocol": "route", "inode": 5, "netns": "host"}
@@ -180,6 +180,8 @@ def test_a_program_that_does_not_read_is_said_with_what_waits() -> None:
         ("IpOutDiscards", "send-refused", "!"),
         ("TcpExtTCPZeroWindowDrop", "receiver-does-not-read", "!"),
         ("Conntrackearly_drop", "conntrack-filling", "!"),
+        ("TcpExtTCPTimeWaitOverflow", "time-wait-full", "!"),
+        ("Udp6InCsumErrors", "udp6-checksum", "!"),
     ],
 )
 @pytest.mark.proves(
@@ -187,6 +189,7 @@ def test_a_program_that_does_not_read_is_said_with_what_waits() -> None:
     "findings.counters.count.!!.Conntrackdrop",
     "findings.counters.count.!.TcpExtTCPZeroWindowDrop",
     "findings.counters.count.!.Conntrackearly_drop",
+    "findings.counters.count.!.{TcpExtTCPTimeWaitOverflow,Udp6InCsumErrors}",
     "findings.counters.count.!.UdpRcvbufErrors",
     "findings.counters.count.!.UdpSndbufErrors",
     "findings.counters.count.!.loss",
