@@ -99,6 +99,7 @@ def test_rows_add_up_to_the_counter_and_the_ledger_is_empty(drops: Measurement, 
     assert not any(drops.ledger(PROBE, entry) for entry in ("missed", "map_full", "evicted", "unaccounted"))
 
 
+@pytest.mark.proves("kernel_drops", "tables.drops.example.syn")
 @pytest.mark.parametrize("version", [4, 6])
 def test_a_row_has_its_latest_packet_and_another_after_the_next_reading(
     drops: Measurement, wire: Wire, version: int
