@@ -95,6 +95,8 @@ class Match:
     """What weaker rules of the same cause count in the same row: the whole, where ``family`` is a part of it."""
 
     late: Late | None = None
+    share_of: str = "packets"
+    """What its share is of."""
 
     def verdict(self, level: Level) -> RowVerdict:
         """The state of its row, at the level of its incident."""

@@ -192,6 +192,7 @@ def _match(
         joins=rule.joins,
         state=state_of(rule, labels),
         late=late,
+        share_of=column.unit if rule.share_of else "packets",
     )
 
 

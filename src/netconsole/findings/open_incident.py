@@ -400,7 +400,7 @@ class OpenIncident:
         share = of_share.share_pct if witness is None else None
         if share is not None:
             whose = "its" if of_share is lead else f"{figure.safe(of_share.labels.get('device'))}'s"
-            sentence += f" ({figure.share(share, f'{whose} packets')})"
+            sentence += f" ({figure.share(share, f'{whose} {of_share.share_of}')})"
         if witness is not None:
             sentence += f" (by the kernel's counter; places not watched since {clock(self._away_ns())})"
         elif lacks and tally is not None and (counted := self._kernel_counted(tally)) is not None:

@@ -54,11 +54,11 @@ class Family(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A row moved by ``delta`` in the interval ``tick``; ``whole`` is the gauge that a rule wants its share of.
+    """A row moved by ``delta`` in the interval ``tick``; ``whole`` is what a rule wants its share of.
 
     ``scaled`` is what its rate comes to in a whole interval, of a probe that is attached for a share of the time, and
     of a row that is read less often. Meanwhile the rate is still the one that was seen last, and ``delta`` is 0.
-    ``at_ns`` is when it was read.
+    ``at_ns`` is when it was read. ``grown``: by how much the whole has grown in that interval; None of a gauge.
     """
 
     tick: int
@@ -66,6 +66,7 @@ class Move(NamedTuple):
     whole: float | None = None
     scaled: float | None = None
     at_ns: int = 0
+    grown: float | None = None
 
     @property
     def likely(self) -> float:
@@ -93,15 +94,17 @@ class Window:
         return sum(move.tick > tick - intervals for move in self.moves)
 
     def share_pct(self, tick: int, intervals: int) -> float | None:
-        """What it moved by, as a share of what its gauge grew by between the first and the last move of that time.
+        """What it moved by, as a share of what the whole grew by until the last move of that time.
 
-        0 of a single move, of which nothing can be said yet; None without the gauge.
+        Of a gauge that is from the first move on: 0 of a single one, of which nothing can be said yet. None where the
+        row has no whole.
         """
         first, *later = [move for move in self.moves if move.tick > tick - intervals] or [Move(tick, 0)]
         if first.whole is None:
             return None
-        grown = (later[-1].whole or 0.0) - first.whole if later else 0.0
-        return min(100.0, 100 * sum(move.delta for move in later) / grown) if grown > 0 else 0.0
+        known = later if first.grown is None else [first, *later]
+        grown = (known[-1].whole or 0.0) - first.whole + (first.grown or 0.0) if known else 0.0
+        return min(100.0, 100 * sum(move.delta for move in known) / grown) if grown > 0 else 0.0
 
     def since(self, gap: int) -> list[Move]:
         """The newest moves, back to the first pause of more than ``gap`` intervals."""
@@ -190,7 +193,9 @@ class Windows:
             if delta or span_ns:
                 window.span_ns, window.counted = span_ns, (per_s or 0.0) * span_ns / 1e9
             scaled = per_s * length_s if is_scaled and per_s is not None else None
-            window.moves.append(Move(tick, delta, row.gauges.get(whole), scaled, at_ns))
+            of_all = row.counts.get(whole)
+            has, grown = (of_all.total, of_all.delta) if of_all is not None else (row.gauges.get(whole), None)
+            window.moves.append(Move(tick, delta, has, scaled, at_ns, grown))
         for key, window in list(windows.items()):
             while window.moves and window.moves[0].tick <= tick - LONG:
                 window.moves.popleft()

@@ -37,7 +37,6 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
     is_histogram = item.has("histogram")
     labels: Sequence[str] = ()
     values: Sequence[str] = ()
-    gauges: Sequence[str] = ()
     causes: Causes | None = None
     if is_histogram:
         name = item.text("histogram", None, tuple(histograms))
@@ -49,7 +48,6 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
             labels = tables[name].labels
             values = [column.name for column in tables[name].value]
             causes = tables[name].causes
-        gauges = [column.name for column in tables[name].value if column.kind == "max"] if name in tables else []
     value = "" if is_histogram else item.text("value", None, tuple(values))
     percentile = item.number("percentile", 99.0, 0.0, 100.0) if is_histogram else None
     where = item.table("where")
@@ -91,7 +89,7 @@ def finding(item: Checker, tables: Mapping[str, TableSpec], histograms: Mapping[
         lasting=item.number("lasting", None, 0.0, 1e18),
         share_pct=item.number("share_pct", None, 0.0, 100.0, "%"),
         times_past=item.number("times_past", None, 1.0, 1e6),
-        share_of=item.text("share_of", "", ("", *gauges)),
+        share_of=item.text("share_of", "", ("", *values)),
         commands=tuple(commands),
         joins=item.boolean("joins"),
         state=state,

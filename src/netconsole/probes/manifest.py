@@ -194,7 +194,7 @@ class FindingSpec:
     share_pct: float | None = None
     """A lasting one is said from this share of its device's packets on; None: whatever its share."""
     share_of: str = ""
-    """The gauge of the same row that the share is of, in place of the device's packets: it grows with all that passes.
+    """The value of the same row that the share is of, in place of the device's packets: it grows with all that passes.
     Then a large one has to be that share, too."""
     times_past: float | None = None
     """Of a percentile: up to so many times ``over`` it is said only where it is so many times its own past."""

@@ -53,6 +53,14 @@ def test_a_share_is_of_what_its_gauge_grew_by_since_the_first_move() -> None:
     assert window((95, 5, 100.0), (100, 900, 200.0)).share_pct(100, 10) == 100.0
 
 
+def test_a_share_of_a_count_is_known_from_the_first_move_on() -> None:
+    moves = deque([Move(95, 5, 1000, grown=50), Move(100, 15, 1200, grown=150)])
+    one = Window(ROW, 20, moves)
+    assert one.share_pct(100, 10) == pytest.approx(100 * 20 / 250), "also of what stood still meanwhile"
+    assert one.share_pct(100, 1) == pytest.approx(10.0)
+    assert Window(ROW, 5, deque([Move(100, 5, 1000, grown=0)])).share_pct(100, 1) == 0.0
+
+
 def test_moves_belong_together_up_to_a_pause() -> None:
     one = window((10, 1), (15, 2), (21, 3), (22, 4))
     assert [move.tick for move in one.since(5)] == [21, 22]
