@@ -3,6 +3,7 @@
 #ifndef NETCONSOLE_TALLY_H
 #define NETCONSOLE_TALLY_H
 
+#include "stream.h"
 #include "tunnel.h"
 
 #define RETRY_SHIFT 27  /* ns: for so long a CPU looks for no place in a full table, where each look costs a sum over all CPUs */
@@ -14,13 +15,6 @@
 #else
 #define BY_NEED 0
 #endif
-
-struct row {
-    u64 packets;
-    u64 bytes;
-    u64 first_ns;
-    u64 last_ns;
-};
 
 struct flow_key {
     u64 device[2];
@@ -36,7 +30,15 @@ struct flow_key {
     u32 l4;
     u32 pad;
 };
-BPF_F_TABLE("hash", struct flow_key, struct row, flows, NC_ROWS_flows, BY_NEED);
+struct flow_row {
+    u64 packets;
+    u64 bytes;
+    u64 missing;        /* bytes of TCP */
+    struct stream stream;
+    u64 first_ns;
+    u64 last_ns;
+};
+BPF_F_TABLE("hash", struct flow_key, struct flow_row, flows, NC_ROWS_flows, BY_NEED);
 
 struct tuple_key {
     u64 device[2];
@@ -47,7 +49,13 @@ struct tuple_key {
     u16 source_port;
     u16 target_port;
 };
-BPF_F_TABLE("hash", struct tuple_key, struct row, tuples, NC_ROWS_tuples, BY_NEED);
+struct tuple_row {
+    u64 packets;
+    u64 bytes;
+    u64 first_ns;
+    u64 last_ns;
+};
+BPF_F_TABLE("hash", struct tuple_key, struct tuple_row, tuples, NC_ROWS_tuples, BY_NEED);
 
 struct sum {
     u64 packets;
@@ -60,7 +68,12 @@ struct vni_key {
     u32 netns;
     u32 vni;
 };
-BPF_TABLE("percpu_hash", struct vni_key, struct sum, vnis, NC_ROWS_vnis);
+struct network {
+    struct sum sum;
+    u64 tcp_bytes;      /* by the sequence numbers: what came, and what did not */
+    u64 tcp_missing;
+};
+BPF_TABLE("percpu_hash", struct vni_key, struct network, vnis, NC_ROWS_vnis);
 
 struct queue_key {
     struct nc_place place;
@@ -121,13 +134,6 @@ static inline void count_many(u32 slot, u64 n)
         __sync_fetch_and_add(counter, n);
 }
 
-static inline void add(struct row *row, u32 packets, u32 bytes, u64 now)
-{
-    __sync_fetch_and_add(&row->packets, packets);
-    __sync_fetch_and_add(&row->bytes, bytes);
-    row->last_ns = now;
-}
-
 /* Whether a place in a full table is looked for. */
 static inline void note_full(u64 *retry_ns, int code, u64 now)
 {
@@ -135,32 +141,39 @@ static inline void note_full(u64 *retry_ns, int code, u64 now)
         *retry_ns = now + (1ull << RETRY_SHIFT);
 }
 
-static inline void add_flow(struct of_cpu *mine, struct flow_key *key, u32 packets, u32 bytes, u64 now)
+static inline struct flow_row *add_flow(struct of_cpu *mine, struct flow_key *key, u32 packets, u32 bytes, u64 now)
 {
-    struct row *row = flows.lookup(key), fresh = { .first_ns = now };
+    struct flow_row *row = flows.lookup(key), fresh = { .first_ns = now };
 
     if (!row && now >= mine->retry_ns[0]) {
         note_full(&mine->retry_ns[0], flows.insert(key, &fresh), now);
         row = flows.lookup(key);
     }
-    if (row)
-        add(row, packets, bytes, now);
-    else
+    if (!row) {
         nc_ledger_add_many(NC_MAP_FULL, packets);
+        return NULL;
+    }
+    __sync_fetch_and_add(&row->packets, packets);
+    __sync_fetch_and_add(&row->bytes, bytes);
+    row->last_ns = now;
+    return row;
 }
 
 static inline void add_tuple(struct of_cpu *mine, struct tuple_key *key, u32 packets, u32 bytes, u64 now)
 {
-    struct row *row = tuples.lookup(key), fresh = { .first_ns = now };
+    struct tuple_row *row = tuples.lookup(key), fresh = { .first_ns = now };
 
     if (!row && now >= mine->retry_ns[1]) {
         note_full(&mine->retry_ns[1], tuples.insert(key, &fresh), now);
         row = tuples.lookup(key);
     }
-    if (row)
-        add(row, packets, bytes, now);
-    else
+    if (!row) {
         nc_ledger_add_many(NC_MAP_FULL, packets);
+        return;
+    }
+    __sync_fetch_and_add(&row->packets, packets);
+    __sync_fetch_and_add(&row->bytes, bytes);
+    row->last_ns = now;
 }
 
 static inline void add_sum(struct sum *sum, u32 packets, u32 bytes)
@@ -234,6 +247,23 @@ static inline void count_missing(struct tunnel *tunnel, struct tuple_key *tuple)
     known->next = (u32)(tunnel->number + 1);
 }
 
+/* What of a flow of TCP never came: in its row, and in that of its network. */
+static inline void count_stream(struct flow_row *row, struct network *network, struct path_packet *packet, u32 end)
+{
+    struct stream_part part;
+    u32 on, lost = 0;
+
+    if (stream_part_of(&part, packet, end))
+        return;
+    on = stream_follow(&row->stream, &part, &lost);
+    if (lost)
+        __sync_fetch_and_add(&row->missing, lost);
+    if (network) {
+        nc_add(&network->tcp_bytes, on);
+        nc_add(&network->tcp_missing, lost);
+    }
+}
+
 /* Opens the tunnel of a packet whose ethertype and offset are set. -1: it is none of the mirror. */
 static inline int tally_open(struct tunnel *tunnel, struct tuple_key *tuple, struct path_packet *packet, unsigned char *head, u32 end, u32 all,
                              u32 vxlan)
@@ -248,13 +278,15 @@ static inline int tally_open(struct tunnel *tunnel, struct tuple_key *tuple, str
     return tunnel->kind ? 0 : -1;
 }
 
-/* One packet on the wire, or several that were merged, of which all headers were read: counts it in each table. */
+/* One packet on the wire, or several that were merged, of which all headers were read: counts it in each table. `end`: of the linear data. */
 static inline void tally(struct of_cpu *mine, struct scratch *scratch, struct tunnel *tunnel, struct tuple_key *tuple,
-                         struct queue_key *queue, u32 packets, u32 bytes, u64 now)
+                         struct queue_key *queue, u32 end, u32 packets, u32 bytes, u64 now)
 {
     struct flow_key *key = &scratch->flow;
     struct nc_place *place = &queue->place;
+    struct network *network, unknown = {};
     struct sum none = {};
+    struct flow_row *row;
 
     count_many(ARRIVED, packets);
     count_many(ARRIVED_BYTES, bytes);
@@ -272,11 +304,12 @@ static inline void tally(struct of_cpu *mine, struct scratch *scratch, struct tu
     if (tunnel->wrong[0])
         count_malformed(tunnel, tuple, packets);
     if (tunnel->inner) {
-        struct vni_key network = { .tunnel = tunnel->kind, .netns = place->netns, .vni = tunnel->vni };
+        struct vni_key number = { .tunnel = tunnel->kind, .netns = place->netns, .vni = tunnel->vni };
 
-        network.device[0] = place->device[0];
-        network.device[1] = place->device[1];
-        add_sum(vnis.lookup_or_try_init(&network, &none), packets, bytes);
+        number.device[0] = place->device[0];
+        number.device[1] = place->device[1];
+        network = vnis.lookup_or_try_init(&number, &unknown);
+        add_sum(network ? &network->sum : NULL, packets, bytes);
         key->device[0] = place->device[0];
         key->device[1] = place->device[1];
         __builtin_memcpy(key->source, scratch->inner.source, sizeof(key->source));
@@ -289,7 +322,9 @@ static inline void tally(struct of_cpu *mine, struct scratch *scratch, struct tu
         key->ethertype = scratch->inner.ethertype;
         key->vlan = scratch->inner.vlan;
         key->l4 = scratch->inner.l4;
-        add_flow(mine, key, packets, bytes, now);
+        row = add_flow(mine, key, packets, bytes, now);
+        if (row)
+            count_stream(row, network, &scratch->packet, end);
     }
     add_sum(queues.lookup_or_try_init(queue, &none), packets, bytes);
 }

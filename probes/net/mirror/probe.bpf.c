@@ -78,7 +78,7 @@ static inline void account(struct nc_config *config, struct sk_buff *skb, struct
     queue.cpu = bpf_get_smp_processor_id();
     number = NC_GET(skb, queue_mapping);
     queue.of_queue = number ? number - 1 : 0;
-    tally(mine, scratch, &tunnel, &tuple, &queue, packets, bytes, bpf_ktime_get_ns());
+    tally(mine, scratch, &tunnel, &tuple, &queue, buffer.end, packets, bytes, bpf_ktime_get_ns());
 }
 
 int arrived(struct bpf_raw_tracepoint_args *ctx)

@@ -58,7 +58,7 @@ static inline void account(struct nc_config *config, struct xdp_md *ctx, struct 
     queue.place.device[1] = config->device[1];
     queue.cpu = bpf_get_smp_processor_id();
     queue.of_queue = ctx->rx_queue_index;
-    tally(mine, scratch, &tunnel, &tuple, &queue, 1, size, bpf_ktime_get_ns());
+    tally(mine, scratch, &tunnel, &tuple, &queue, size, 1, size, bpf_ktime_get_ns());
 }
 
 int at_driver(struct xdp_md *ctx)

@@ -19,6 +19,7 @@ from netconsole.tui.panes import mirror
 from netconsole.tui.panes.mirror import MirrorStage
 from netconsole.tui.scene.scene import Scene
 from tests.live.console.test_faults import FOUND_AFTER, PROBES, SECOND_NS, Watch
+from tests.live.probes.test_mirror_estimate import Cloud
 from tests.support.live.network import Namespace, Wire, run
 
 pytestmark = pytest.mark.costs  # its senders keep a pace, and need the machine for themselves
@@ -194,7 +195,7 @@ def test_a_full_backlog(host: Host) -> None:
 
 
 def test_a_worker_that_is_stopped(host: Host) -> None:
-    workers = [host.worker(GENEVE, MIDDLE) for _ in range(3)]
+    workers = [host.worker(GENEVE), host.worker(GENEVE, MIDDLE), host.worker(GENEVE)]
     workers[1].process.send_signal(signal.SIGSTOP)
     sent = host.send(GENEVE)
     says = rf"^python \({workers[1].process.pid}\) UDP port {GENEVE} .*: its process is stopped: a worker of the mirror"
@@ -234,6 +235,19 @@ def test_one_source_port_feeds_one_worker(host: Host) -> None:
     assert sorted(one.ends() for one in workers) == [0, 0, sent]
     host.read()
     assert host.counted() == {"arrived": sent, "queued": sent, "received": sent}
+
+
+def test_a_switch_before_the_mirror(host: Host) -> None:
+    """What no counter here has seen is estimated by TCP inside, and said as such."""
+    host.worker(VXLAN)
+    with ExitStack() as stack:
+        cloud = Cloud(host.wire, stack)
+        cloud.lose(cloud.host, f"udp dport {VXLAN}", 5)
+        end = host.watch.intervals + FOUND_AFTER
+        while not host.watch.has_passed(end):
+            cloud.talk()
+        host.told("mirror-lost-before", rf"^{Wire.DEVICES[1]} .*: about .* bytes/s of TCP inside VXLAN 7 never came")
+        assert ": about " in host.stages()["before this host"].where
 
 
 def test_a_firewall_of_this_host(host: Host) -> None:

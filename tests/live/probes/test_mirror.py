@@ -119,7 +119,7 @@ def test_a_whole_mirror_is_whole_and_its_inside_is_what_was_sent(mirror: Measure
         }
         inside: dict[str, frames.Label] = {"vni": vni, "tunnel": "VXLAN", "device": Wire.DEVICES[1]}
         (network,) = mirror.rows(PROBE, "vnis", **inside)
-        assert network.counts == {"packets": sent, "bytes": size}
+        assert network.counts == {"packets": sent, "bytes": size, "tcp_bytes": 0, "tcp_missing": 0}
         each = {"packets": sent // flows, "bytes": size // flows}
         assert {row.labels["source"]: row.counts for row in mirror.rows(PROBE, "flows", vlan=vlan, **inside)} == {
             f"10.1.0.{number}": each for number in range(flows)

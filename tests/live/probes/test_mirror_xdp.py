@@ -16,6 +16,7 @@ import pytest
 
 from netconsole.telemetry import frames
 from tests.live.contexts.test_mirror import INNER, erspan, frame, geneve, gre, udp, vxlan
+from tests.live.contexts.test_mirror_streams import Segment
 from tests.live.probes.test_mirror import SEND, VXLAN, B
 from tests.support.live.contexts.filters import FILTERS, FLOWS
 from tests.support.live.contexts.packets import IPV4, IPV6, MACS, Flow
@@ -75,7 +76,7 @@ def test_what_comes_to_the_driver_is_what_was_sent(inside: Measurement, wire: Wi
     assert inside.counter(PROBE, "arrived") == sent == tuples * flows * rounds
     assert inside.counter(PROBE, "arrived_bytes") == size
     within: dict[str, frames.Label] = {"vni": vni, "tunnel": "VXLAN", "device": DEVICE}
-    both = {"packets": sent, "bytes": size}
+    both = {"packets": sent, "bytes": size, "tcp_bytes": 0, "tcp_missing": 0}
     assert [(row.labels, row.counts) for row in inside.rows(PROBE, "vnis")] == [(within, both)]
     assert sum(row.counts["packets"] for row in inside.rows(PROBE, "queues")) == sent
     rows = inside.rows(PROBE, "flows")
@@ -99,9 +100,9 @@ PACKETS = [
     geneve(frame(), options=8), gre(0x6558, frame()), gre(0x0800, INNER.packet()), erspan(frame(), 0x155),
     *(gre(0x6558, frame(), 0x3000, struct.pack(">II", 7, number)) for number in (1, 2, 6, 4)),
     vxlan(frame(), flags=0), vxlan(frame()[:13]), vxlan(frame(), length=15), geneve(frame(), first=0x40),
-    vxlan(frame(), source="192.0.2.77"),
+    vxlan(frame(), source="192.0.2.77"), *(vxlan(Segment(at, 100).packet()) for at in (0, 200, 400)),
 ]  # fmt: skip
-"""A tunnel of each kind, numbers with a gap, wrong headers."""
+"""A tunnel of each kind, numbers with a gap, wrong headers, TCP with two gaps."""
 
 
 def on_the_wire(packet: bytes) -> bytes:
@@ -121,6 +122,8 @@ def without_netns(labels: Mapping[str, frames.Label]) -> frozenset[tuple[str, fr
     "tables.senders.{device,tunnel,source,packets,bytes,tuples}",
     "tables.tuples.{device,tunnel,bytes}",
     "tables.queues.{queue,cpu}",
+    "tables.flows.missing",
+    "tables.vnis.{tcp_bytes,tcp_missing}",
 )
 def test_the_stack_and_the_driver_see_the_same(inside: Measurement, wire: Wire) -> None:
     """The probe mirror looks at each packet again, behind the driver, and is proven by packets of its own."""
@@ -138,6 +141,10 @@ def test_the_stack_and_the_driver_see_the_same(inside: Measurement, wire: Wire) 
                        for probe in (PROBE, "mirror"))  # fmt: skip
         assert here and here == there, table
     assert {row.labels["queue"] for row in inside.rows(PROBE, "queues")} == {0}
+    (stream,) = inside.rows(PROBE, "flows", protocol="TCP")
+    assert stream.gauges == {"missing": 100}
+    assert inside.total(PROBE, "vnis", "tcp_bytes") == 500
+    assert inside.total(PROBE, "vnis", "tcp_missing") == 100
     (numbered,) = inside.rows(PROBE, "numbered", vni=7)
     assert numbered.counts == {"packets": 4, "lost": 2, "late": 1, "restarts": 0}
 

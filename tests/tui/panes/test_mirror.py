@@ -20,6 +20,7 @@ NIC = "nic_counters"
 MANIFESTS = {name: shipped(name) for name in ("mirror", NIC, "softnet")}
 QUEUE = {"device": "eth0", "netns": "host", "queue": 0, "cpu": 1}
 WORKER = {"process": "probe (7)", "address": "0.0.0.0", "netns": "host", "protocol": "UDP", "port": 4789}
+NOTHING = dict.fromkeys(("lost_backlog", "lost_stack", "lost_socket"), (0, 0))
 COUNTERS = ("arrived", "lost_backlog", "lost_stack", "lost_socket", "queued", "received")
 
 
@@ -139,6 +140,28 @@ def test_gaps_in_numbers_stand_before_the_nic() -> None:
         "7",
         "gaps in the numbers of 192.0.2.9 ERSPAN 5",
     ]
+
+
+@pytest.mark.parametrize(
+    ("whole", "missing", "lost", "where", "said"),
+    [
+        (10_000, 500, "≈50", "≈5 % of TCP inside is missing, most in VXLAN 7", "≈5 % of TCP inside is lost"),
+        (10_000, 0, "≈0", "", "nothing of TCP inside is missing"),
+        (10_000, 10_000, "–", "≈100 % of TCP inside is missing, most in VXLAN 7", "≈100 % of TCP inside is lost"),
+    ],
+)
+def test_what_is_missing_of_tcp_inside_is_estimated(whole: int, missing: int, lost: str, where: str, said: str) -> None:
+    networks = [
+        row({"tunnel": "VXLAN", "vni": vni, "netns": "host", "device": "eth0"}, tcp_bytes=part, tcp_missing=gone)
+        for vni, part, gone in ((5, 0, 0), (7, whole, missing))
+    ]
+    made = Scenario().hello().status("mirror").counters("mirror", arrived=(950, 950), **NOTHING)
+    made.table("mirror", "vnis", networks)
+    scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+    assert shown(scene)["before this host"] == ("", lost, "", where)
+    assert mirror.title(scene).endswith(f"nothing of 950 packets/s is lost on this host · before it {said}")
+    told = replace(scene, findings=Incidents(MANIFESTS).update(scene.state))
+    assert shown(told)["before this host"][3].startswith("eth0: about " if missing >= 1000 else where)
 
 
 def test_what_the_driver_handed_over_stands_before_the_backlog() -> None:

@@ -87,6 +87,28 @@ def test_a_mirror_says_what_was_lost_before_this_host() -> None:
     assert one.sentence == ("192.0.2.1: ERSPAN 5 has gaps in its numbers: 40 packets/s lost before this host's stack")
 
 
+@pytest.mark.parametrize(
+    ("whole", "missing", "said"),
+    [
+        (100_000, 2_000, "2.00k bytes/s of TCP inside VXLAN 7 never came: lost before this host's stack (2 % of its"),
+        (200_100, 1_001, "1.00k bytes/s of TCP"),
+        (1_000_000, 4_990, ""),
+        (100_000, 1_000, ""),
+    ],
+)
+@pytest.mark.proves("mirror", "findings.vnis.tcp_missing.!!")
+def test_a_mirror_says_what_is_missing_of_tcp_inside(whole: int, missing: int, said: str) -> None:
+    """From half a percent on, and above 1 kB/s."""
+    labels = {"device": "eth0", "tunnel": "VXLAN", "netns": "host", "vni": 7}
+    counts = {"tcp_bytes": (whole, whole), "tcp_missing": (missing, missing)}
+    session, incidents = PlayedSession(), Incidents({"mirror": catalogue.shipped("mirror")})
+    networks = [{"labels": labels, "counts": counts}]
+    session.play(Scenario().hello().status("mirror").table("mirror", "vnis", networks).end())
+    found = [(one.cause, one.sentence) for one in incidents.update(session.state)]
+    assert [cause for cause, _ in found] == ["mirror-lost-before"] * bool(said)
+    assert all(text.startswith(f"eth0: about {said}") and text.endswith(" % of its bytes)") for _, text in found), found
+
+
 @pytest.mark.proves("mirror", "findings.workers.lost.!!", "findings.malformed.packets.!")
 def test_a_mirror_says_which_worker_loses_and_who_sends_wrong_headers() -> None:
     session, incidents = PlayedSession(), Incidents({"mirror": catalogue.shipped("mirror")})

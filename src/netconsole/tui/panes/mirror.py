@@ -1,6 +1,7 @@
 """The ledger of a mirror: what came to each stage between the NIC and the workers, and what was lost there.
 
-What is lost before the first counter is invisible: a mirror that loses nothing here is whole from here on, and no more.
+What is lost before the first counter is invisible, or estimated by what is missing of TCP inside: a mirror that loses
+nothing here is whole from here on, and no more.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ class MirrorStage:
     subject: Subject | None = None
     """What its page is about; None: the probe itself."""
     lacks: bool | str = False
-    """Whether its rates may be too low."""
+    """Whether its rates may be too low, or the mark that they have."""
     lacks_total: bool = False
+    has_total: bool = True
+    """False: what was lost in all is not known."""
 
 
 def _count(name: str, tone: Tone = "") -> Callable[[MirrorStage], Cell]:
@@ -52,7 +55,7 @@ def _count(name: str, tone: Tone = "") -> Callable[[MirrorStage], Cell]:
 
 
 def _total(stage: MirrorStage) -> Cell:
-    if stage.lost is None:
+    if stage.lost is None or not stage.has_total:
         return Cell("")
     return Cell(figure.count(stage.lost.total, stage.lacks_total), stage.lost.total)
 
@@ -87,11 +90,7 @@ def _cells(stage: MirrorStage) -> dict[str, Cell]:
 
 def stages(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
     """In the order in which a packet passes them."""
-    before = _most(scene.state.rows(MIRROR, "numbered"), "lost")
-    if before is not None:
-        name = " ".join(label_text(before.labels.get(one)) for one in ("source", "tunnel", "vni"))
-        place = Subject(MIRROR, "table", "numbered", before.key)
-        yield MirrorStage("before this host", None, before.counts["lost"], f"gaps in the numbers of {name}", place)
+    yield from _before(scene, state)
     yield _nic(scene)
     yield from _at_driver(scene)
     losses = list(scene.state.rows(MIRROR, "losses"))
@@ -128,8 +127,54 @@ def title(scene: Scene) -> str:
         where = next((one.where for one in stages(scene, state) if one.name == worst and one.where), "")
         parts.append(f"loses {figure.percent(100 * lost / came)} on this host, most at its {worst}")
         parts += [where] if where else []
-    parts.append("what is lost before the NIC is not seen")
+    missing = Missing.of(scene)
+    if missing is None:
+        parts.append("what is lost before the NIC is not seen")
+    elif not missing.share:
+        parts.append("before it nothing of TCP inside is missing")
+    else:
+        parts.append(f"before it {figure.percent(100 * missing.share, figure.ABOUT)} of TCP inside is lost")
     return " · ".join(parts)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What never came of TCP inside, of all networks together."""
+
+    share: float
+    """Of its bytes: now, or of all since the start where none come now."""
+    most: RowState
+    """The network of which most is lost."""
+
+    @classmethod
+    def of(cls, scene: Scene) -> Missing | None:
+        """None where no TCP was seen."""
+        rows = list(scene.state.rows(MIRROR, "vnis"))
+        whole, lost = (sum(row.total(name) or 0 for row in rows) for name in ("tcp_bytes", "tcp_missing"))
+        if not whole:
+            return None
+        whole_now, lost_now = (sum(row.per_s(name) or 0.0 for row in rows) for name in ("tcp_bytes", "tcp_missing"))
+        most = _most(rows, "tcp_missing") or rows[0]
+        return cls(lost_now / whole_now if whole_now else lost / whole, most)
+
+
+def _before(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
+    """By the numbers of GRE and ERSPAN, else by TCP inside: as many packets as its share comes to."""
+    numbered, name = _most(scene.state.rows(MIRROR, "numbered"), "lost"), "before this host"
+    if numbered is not None:
+        who = " ".join(label_text(numbered.labels.get(one)) for one in ("source", "tunnel", "vni"))
+        place = Subject(MIRROR, "table", "numbered", numbered.key)
+        yield MirrorStage(name, None, numbered.counts["lost"], f"gaps in the numbers of {who}", place)
+        return
+    missing, arrived = Missing.of(scene), state.counters.get("arrived")
+    if missing is None or arrived is None:
+        return
+    came, share = arrived.count.per_s, missing.share
+    lost = CountState(0, None, None if came is None or share >= 1 else came * share / (1 - share))
+    who = " ".join(label_text(missing.most.labels.get(one)) for one in ("tunnel", "vni"))
+    said = f"{figure.percent(100 * share, figure.ABOUT)} of TCP inside is missing, most in {who}" if share else ""
+    where, place = _told(scene, Subject(MIRROR, "table", "vnis", missing.most.key), said)
+    yield MirrorStage(name, None, lost, where, place, figure.ABOUT, has_total=False)
 
 
 def _passed(state: ProbeState, name: str) -> MirrorStage:

@@ -23,7 +23,8 @@ SHORT_IDLE_NS = 10 * 10**9
 """The same where it is more than _ALMOST_FULL full: those that were idle for longest, until it is _FULL full."""
 _ALMOST_FULL = 0.9
 _TIMES = 16
-"""The value of a row ends with the times when it counted first and last: two u64, CLOCK_MONOTONIC."""
+"""The value of a row ends with the times when it counted first and last: two u64, CLOCK_MONOTONIC. What is before them,
+and behind the gauges, is of the program alone."""
 
 LEAST_NS = 10**9
 """The interval from which on that is so: what takes less than SHARE of it is read in each one."""
@@ -132,8 +133,9 @@ class RankedReader:
         value = decode.Layout(spec["value"])
         value.check(places.info.value_size, "value of table " + name)
         kinds = [column.kind == "max" for column in value.columns]
-        if kinds[:2] != [False, False] or not all(kinds[2:]) or value.size != 8 * len(kinds) + _TIMES:
-            raise decode.LayoutError("table {}: its values are two counts, gauges, and pad[16]".format(name))
+        own = value.size - 8 * len(kinds) - _TIMES
+        if kinds[:2] != [False, False] or not all(kinds[2:]) or own < 0 or own % 8:
+            raise decode.LayoutError("table {}: its values are two counts, gauges, and pad[16] or more".format(name))
         self._columns = value.columns
         self._words = struct.Struct("={}Q".format(value.size // 8))
         self._few = struct.Struct("={}Q".format(len(kinds)))
@@ -273,7 +275,7 @@ class RankedReader:
 
     def _body(self, key: bytes, deltas: Sequence[int], beyond: Optional[Tuple[int, ...]], span: Json) -> Json:
         known = self._rows.get(key)
-        values = self._words.unpack(known) if known else (0,) * (len(self._columns) + 2)
+        values = self._words.unpack(known) if known else (0,) * (self._words.size // 8)
         body = dict(span, labels=self._named.get(key) or self._labels_of(key), counts={})
         gauges = {}
         for number, column in enumerate(self._columns):
