@@ -26,6 +26,7 @@ _LEGEND = (
     "T another thread of QEMU or of Open vSwitch, where each ran last. N receives packets.",
     f"waits: one of them waits for it {WAITS_PCT:g} % of the time or longer.",
     "shares: a PMD thread, or threads of two VMs, do not have it for themselves.",
+    "beside: the same of its core: another CPU of it (SMT) runs what is in its way.",
 )
 _OWN = "> is where threads of this VM ran."
 
@@ -67,7 +68,7 @@ def cpu_table(snapshot: Snapshot) -> Iterator[ReportBlock]:
 def cpu_map(snapshot: Snapshot, vm: str = "") -> Iterator[ReportBlock]:
     """A cell for each CPU, by NUMA node; those of a VM are pointed at. Nothing without threads of VMs or a switch."""
     by_cpu = _users(snapshot)
-    for core in _cores(snapshot):
+    for core in _polling(snapshot):
         by_cpu.setdefault(core, []).append(CpuUser(100.0, 0.0, "Open vSwitch", "PMD thread"))
     if not by_cpu:
         return
@@ -76,24 +77,36 @@ def cpu_map(snapshot: Snapshot, vm: str = "") -> Iterator[ReportBlock]:
     elsewhere = sorted(set(by_cpu) - {cpu for cpus in nodes.values() for cpu in cpus})
     named = [(f"node {number}", cpus) for number, cpus in sorted(nodes.items())]
     named += [("no node known", elsewhere)] if elsewhere else []
-    shown = [
-        CpuNode(name, [_cell(cpu, by_cpu.get(cpu, []), cpu in receiving, vm) for cpu in cpus[:MAX_CELLS]])
-        for name, cpus in named
-    ]
+    cores = _cores_of(snapshot)
+
+    def cell(cpu: int) -> CpuCell:
+        beside = [one for other in cores.get(cpu, set()) - {cpu} for one in by_cpu.get(other, [])]
+        return _cell(cpu, by_cpu.get(cpu, []), beside, cpu in receiving, vm)
+
+    shown = [CpuNode(name, [cell(cpu) for cpu in cpus[:MAX_CELLS]]) for name, cpus in named]
     yield Heading("Map of the CPUs")
     yield CpuMap(shown)
     yield from map(Note, (*_LEGEND, *([_OWN] if vm else [])))
 
 
-def _cell(cpu: int, users: list[CpuUser], is_receiving: bool, vm: str) -> CpuCell:
-    running = [one for one in users if one.ran_pct >= SOME_PCT or one.waited_pct >= WAITS_PCT]
+def _cell(cpu: int, users: list[CpuUser], beside: list[CpuUser], is_receiving: bool, vm: str) -> CpuCell:
+    running, others = (
+        [one for one in some if one.ran_pct >= SOME_PCT or one.waited_pct >= WAITS_PCT] for some in (users, beside)
+    )
     letters = "".join(sorted({one.letter for one in running})) + (_RECEIVES if is_receiving else "")
     word = ""
     if any(one.waited_pct >= WAITS_PCT for one in running):
         word = "waits"
-    elif len({one.owner for one in running}) > 1 or ("P" in letters and len(letters) > 1):
+    elif _compete(running, letters):
         word = "shares"
+    elif running and others and _compete(running + others, letters + "".join({one.letter for one in others})):
+        word = "beside"
     return CpuCell(cpu, letters, word, bool(vm) and any(one.owner == vm for one in running))
+
+
+def _compete(running: list[CpuUser], letters: str) -> bool:
+    """Threads of two owners, or a PMD thread and anything else."""
+    return len({one.owner for one in running}) > 1 or ("P" in letters and len(set(letters)) > 1)
 
 
 def _users(snapshot: Snapshot) -> dict[int, list[CpuUser]]:
@@ -112,8 +125,8 @@ def _users(snapshot: Snapshot) -> dict[int, list[CpuUser]]:
     return found
 
 
-def _cores(snapshot: Snapshot) -> set[int]:
-    """Those of PMD threads."""
+def _polling(snapshot: Snapshot) -> set[int]:
+    """The CPUs of PMD threads."""
     data = snapshot.probes.get("ovs_pmd")
     rows = data.tables.get("threads", []) if data is not None and data.has_measured else []
     return {int(core) for row in rows if (core := number(row.get("core"))) is not None}
@@ -129,6 +142,13 @@ def _receiving(snapshot: Snapshot) -> set[int]:
         for row in table
         if (cpu := number(row.get("cpu"))) is not None and (number(row.get("processed")) or 0.0) >= least
     }
+
+
+def _cores_of(snapshot: Snapshot) -> dict[int, set[int]]:
+    """The CPUs of the core of each CPU, where it has several."""
+    fact = snapshot.facts.get("cpu/cores")
+    cores = map(cpus_of, fact.value) if fact is not None and isinstance(fact.value, list) else ()
+    return {cpu: core for core in cores for cpu in core}
 
 
 def _nodes(snapshot: Snapshot) -> dict[int, list[int]]:

@@ -149,7 +149,9 @@ def _busiest(one: MachineFigures, kind: str, name: str, limit: float, meaning: s
         return Cap("unknown", name, f"no thread of it is known as {kind}")
     share = one.per_s("thread_waits", threads[0], "ran_ns") / 1e7
     said = f"its {role(threads[0])} uses {figure.percent(share)} of a core"
-    return Cap("caps", name, f"{said}: {meaning}") if share >= limit else Cap("free", name, f"{said}, the most of them")
+    if share >= limit:
+        return Cap("caps", name, f"{said}: {meaning}")
+    return Cap("free", name, f"{said}, the most of them" if len(threads) > 1 else said)
 
 
 def _pmd(one: MachineFigures) -> Cap:

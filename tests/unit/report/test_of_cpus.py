@@ -84,6 +84,21 @@ def test_what_competes_has_a_word() -> None:
     assert cells(taken) == {"node 0": ["0 V waits", "1 V", "4 VN"], "node 1": ["2 VW shares", "3 PV shares", "5 P"]}
 
 
+def test_what_runs_on_the_same_core_is_beside() -> None:
+    """Of another VM, or beside a PMD thread; not what is of the same VM, rests, or is alone on its core."""
+    threads = (
+        thread(0, "web", "vCPU 0"), thread(1, "db", "vCPU 0"), thread(2, "web", "vCPU 1"), thread(3, "web", "vCPU 2"),
+        thread(4, "web", "vhost worker"), thread(5, "db", "vCPU 1", ran_pct=0.5),
+    )  # fmt: skip
+    facts: dict[str, Any] = {"numa/node0/cpus": {"value": "0-7"}, "cpu/cores": {"value": ["0,1", "2-3", "4,5", "6,7"]}}
+    probes = {"ovs_pmd": {"status": "attached", "tables": {"threads": [{"core": 6}]}}}
+    taken = snapshot(*threads, thread(7, "web", "main thread"), probes=probes, facts=facts)
+    said = ["0 V beside", "1 V beside", "2 V", "3 V", "4 W", "5 ·", "6 P beside", "7 T beside"]
+    assert cells(taken) == {"node 0": said}
+    alone = snapshot(*threads, facts={**facts, "cpu/cores": {"value": "0,1"}})
+    assert cells(alone)["node 0"][:2] == ["0 V", "1 V"], "a file may hold anything"
+
+
 def test_without_threads_of_vms_or_a_switch_there_is_no_map() -> None:
     assert list(cpu_map(snapshot())) == []
     assert cells(snapshot(thread(0, "web", "vCPU 0"), facts={})) == {"no node known": ["0 V"]}

@@ -173,7 +173,7 @@ def _cpu_node(node: CpuNode) -> str:
 
 
 def _cpu(cell: CpuCell) -> str:
-    kind = {"waits": "act", "shares": "look"}.get(cell.word, "")
+    kind = {"waits": "act", "shares": "look", "beside": "look"}.get(cell.word, "")
     own = " own" if cell.is_own else ""
     return f'<span class="{kind}{own}"><b>{cell.cpu}</b> {escape(cell.letters or "·")} {escape(cell.word)}</span>'
 

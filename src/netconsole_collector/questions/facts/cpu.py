@@ -25,6 +25,7 @@ def collect(facts: Facts) -> None:
     for name in vulnerabilities:
         facts.file(key("mitigation", name), f"{_CPU}/vulnerabilities/{name}")
     cpus = [name for name in facts.entries(_CPU) if re.fullmatch(r"cpu\d+", name)]
+    _cores(facts, cpus)
     _frequency(facts, cpus)
     _idle(facts, cpus)
     steal = steal_pct(facts)
@@ -52,6 +53,19 @@ def _model(facts: Facts) -> None:
         facts.put(key("cpu", name), value, _CPUINFO)
     if not found:
         facts.unknown("cpu/model", _CPUINFO, "/proc/cpuinfo names no model on this architecture")
+
+
+def _cores(facts: Facts, cpus: List[str]) -> None:
+    """The CPUs of each core that has several (SMT)."""
+    found = set()
+    for cpu in cpus:
+        try:
+            found.add(facts.text(f"{_CPU}/{cpu}/topology/thread_siblings_list").strip())
+        except OSError:
+            continue  # an offline CPU has no topology
+    shared = sorted((one for one in found if not one.isdecimal()), key=lambda one: (len(one), one))
+    if shared:
+        facts.put("cpu/cores", shared, f"{_CPU}/*/topology/thread_siblings_list")
 
 
 def _frequency(facts: Facts, cpus: List[str]) -> None:

@@ -383,6 +383,13 @@ def test_each_fact_of_the_cpus_is_its_own(tmp_path: Path) -> None:
     assert {name: found.get(name) for name in expected} == expected
 
 
+def test_the_cpus_of_a_core_are_known_where_it_has_several(tmp_path: Path) -> None:
+    for number, siblings in enumerate(("0,2", "1,10", "0,2", "3")):
+        write(tmp_path, f"{CPU}/cpu{number}/topology/thread_siblings_list", siblings + "\n")
+    (tmp_path / CPU / "cpu9").mkdir()  # it is offline
+    assert facts_of(tmp_path, cpu.collect)["cpu/cores"] == ["0,2", "1,10"]
+
+
 def test_each_fact_of_memory_is_its_own(tmp_path: Path) -> None:
     write(tmp_path, "proc/meminfo", "MemTotal:       1000 kB\nMemFree:        7 kB\n")
     huge = "sys/kernel/mm/hugepages/hugepages-2048kB"
