@@ -17,7 +17,7 @@ import pytest
 from netconsole.telemetry import frames
 from tests.live.contexts.test_mirror import INNER, erspan, frame, geneve, gre, udp, vxlan
 from tests.live.contexts.test_mirror_streams import Segment
-from tests.live.probes.test_mirror import SEND, VXLAN, B
+from tests.live.probes.test_mirror import SEND, SERVE, VXLAN, WORKERS, B, read
 from tests.support.live.contexts.filters import FILTERS, FLOWS
 from tests.support.live.contexts.packets import IPV4, IPV6, MACS, Flow
 from tests.support.live.measurement import LIMIT_S, Measurement, manifest_of
@@ -26,6 +26,28 @@ from tests.support.live.network import Namespace, Wire, send_frames
 PROBE = "mirror_xdp"
 DEVICE = Wire.DEVICES[1]
 ARP = bytes.fromhex("02000000000b02000000000a0806") + bytes(46)
+# The frames of its input, all of them so many times, a thousand in a call.
+FLOOD = """
+import ctypes, os, socket, struct, sys
+frames = [bytes.fromhex(line) for line in sys.stdin]
+device, passes = sys.argv[1], int(sys.argv[2])
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind((device, 0))
+libc = ctypes.CDLL(None, use_errno=True)
+kept = [ctypes.create_string_buffer(one, len(one)) for one in frames]
+vectors = ctypes.create_string_buffer(b"".join(struct.pack("=QQ", ctypes.addressof(one), len(one)) for one in kept))
+at = ctypes.addressof(vectors)
+each = (struct.pack("=QIIQQQQII8x", 0, 0, 0, at + 16 * n, 1, 0, 0, 0, 0) for n in range(len(kept)))
+messages = ctypes.create_string_buffer(b"".join(each))
+start = ctypes.addressof(messages)
+for _ in range(passes):
+    done = 0
+    while done < len(kept):
+        count = libc.sendmmsg(wire.fileno(), ctypes.c_void_p(start + 64 * done), len(kept) - done, 0)
+        if count < 0 and ctypes.get_errno() != 105:
+            raise OSError(ctypes.get_errno(), "sendmmsg")
+        done += max(0, count)
+"""
 
 
 @pytest.fixture
@@ -188,19 +210,46 @@ def test_what_has_no_room_or_cannot_be_read_is_in_the_ledger(inside: Measurement
     assert inside.ledger(PROBE, "parse_failed") == 1
 
 
-def test_garbage_passes_and_is_counted(inside: Measurement, wire: Wire) -> None:
-    chance, many = random.Random(7), 2000
+def test_a_million_packets_of_garbage_pass_and_are_counted(inside: Measurement, wire: Wire) -> None:
+    """The driver and the stack count the same, and no circuit breaker trips."""
+    chance, kinds, passes = random.Random(7), 1000, 1000
     inside.load(PROBE, device=DEVICE)
+    inside.load("mirror", netns=wire.b.inode)
     inside.begin()
+    before = wire.b.statistics(DEVICE)["rx"]
     garbage = [
-        udp(VXLAN, bytes([chance.choice([0, 8, 255])]) + chance.randbytes(chance.randrange(90))) for _ in range(many)
+        udp(VXLAN, bytes([chance.choice([0, 8, 255])]) + chance.randbytes(chance.randrange(90))) for _ in range(kinds)
     ]
-    cut = [one[: chance.randrange(1, len(one))] if chance.random() < 0.3 else one for one in garbage]
-    send_frames(wire.a, Wire.DEVICES[0], [on_the_wire(packet) for packet in cut])
+    cut = [on_the_wire(one[: chance.randrange(1, len(one))] if chance.random() < 0.3 else one) for one in garbage]
+    wire.a.python(FLOOD, Wire.DEVICES[0], passes, input="".join(f"{one.hex()}\n" for one in cut))
     inside.settle()
-    assert inside.counter(PROBE, "seen") == many
-    assert 0 < inside.counter(PROBE, "malformed") <= inside.counter(PROBE, "arrived") <= many
-    assert wire.b.statistics(DEVICE)["rx"]["dropped"] == 0
+    after = wire.b.statistics(DEVICE)["rx"]
+    assert inside.counter(PROBE, "seen") == after["packets"] - before["packets"] == kinds * passes
+    assert after["dropped"] == before["dropped"]
+    for name in ("arrived", "malformed"):
+        assert inside.counter(PROBE, name) == inside.counter("mirror", name)
+    assert 0 < inside.counter(PROBE, "malformed") <= inside.counter(PROBE, "arrived") <= kinds * passes
+    for probe in (PROBE, "mirror"):
+        assert inside.ledger(probe, "breaker") == inside.ledger(probe, "map_full") == 0
+        assert inside.total(probe, "malformed", "packets") == inside.counter(probe, "malformed")
+
+
+def test_a_stopped_collector_disturbs_nobody_and_misses_nothing(inside: Measurement, wire: Wire) -> None:
+    inside.load(PROBE, device=DEVICE)
+    server = wire.b.start(SERVE, WORKERS, 0)
+    try:
+        assert server.stdout and server.stdout.readline()
+        inside.begin()
+        os.kill(inside.pid, signal.SIGSTOP)
+        try:
+            sent = int(wire.a.python(SEND, B, VXLAN, 5, 40, 10, 7, 0).split()[0])
+            assert sum(read(server)) == sent
+        finally:
+            os.kill(inside.pid, signal.SIGCONT)
+        inside.settle()
+        assert inside.counter(PROBE, "arrived") == inside.total(PROBE, "flows", "packets") == sent
+    finally:
+        server.communicate(timeout=LIMIT_S)
 
 
 def test_a_killed_collector_leaves_no_program(inside: Measurement, wire: Wire) -> None:
