@@ -268,6 +268,23 @@ def test_memory_that_udp_lacks_is_one_incident_though_its_socket_counts_it_too()
     assert "all memory that UDP may take on this host is taken" in one.sentence
 
 
+def test_a_raw_socket_without_room_is_one_incident_though_its_own_counter_tells_it_too() -> None:
+    """It was seen on 5.10."""
+    of = {"netns": "red", "protocol": "OSPF"}
+    socket = {**of, "port": 0, "process": "ospfd (7)", "inode": 5, "merged": "no"}
+    counter = {**of, "kind": "raw", "process": "ospfd/7", "inode": 5}
+    dropped = {**DROP, **of, "device": "eth0", "reason": "SOCKET_RCVBUFF", "location": "raw_rcv"}
+    watched = Watched()
+    for _ in range(3):
+        listed = watched.interval(
+            (DROPS, dropped, 300), (("socket_drops", "sockets", "buffer_full"), socket, 300),
+            (("protocol_counters", "overruns", "drops"), counter, 300),
+        )  # fmt: skip
+    (one,) = listed
+    assert one.cause == "receive-buffer-full" and "ospfd" in one.sentence
+    assert {one.cause for one in watched._incidents._open} == {"receive-buffer-full"}, "the host may raise the other"
+
+
 def test_a_lost_carrier_explains_any_number_of_packets() -> None:
     """It is a state, and what is counted without it may only just have begun."""
     link = {**shaped("eth0"), "qdisc": "noqueue"}
