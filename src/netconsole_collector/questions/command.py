@@ -57,7 +57,7 @@ _FILES = re.compile(
 """What cat may show."""
 _NFT_OPTIONS = ("-a", "-n", "-nn", "-s", "-j")
 _SHOWS = {
-    "ethtool": ("-S", "-k", "-g", "-l", "-c", "-a", "-i"),
+    "ethtool": ("-S", "-k", "-g", "-l", "-n", "-x", "-c", "-a", "-i"),
     "iw": ("link", "dump", "info"),
     "ovs": (
         "show",

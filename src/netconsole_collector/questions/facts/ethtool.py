@@ -1,4 +1,4 @@
-"""Reads what only ethtool knows of a device: driver, firmware, offloads, rings, channels, coalescing, link, RSS table.
+"""Reads what only ethtool knows of a device: driver, firmware, offloads, rings, channels, coalescing, link, RSS.
 
 Layouts: include/uapi/linux/ethtool.h, ethtool_netlink.h.
 """
@@ -16,7 +16,7 @@ from netconsole_collector.questions.facts.reading import Facts, decoded, reason
 from netconsole_collector.sources.net.netlink_messages import NETLINK_GENERIC, attribute, families
 
 _GDRVINFO = 0x00000003
-_GCOALESCE, _GRINGPARAM, _GSTRINGS, _GSSET_INFO, _GRXFHINDIR = 0x0E, 0x10, 0x1B, 0x37, 0x38
+_GRXFH, _GCOALESCE, _GRINGPARAM, _GSTRINGS, _GSSET_INFO, _GRXFHINDIR = 0x29, 0x0E, 0x10, 0x1B, 0x37, 0x38
 _GFEATURES, _GCHANNELS, _GLINKSETTINGS = 0x3A, 0x3C, 0x4C
 _SS_FEATURES = 4
 _DRVINFO = struct.Struct("=I32s32s32s32s32s12sIIIII")
@@ -26,6 +26,11 @@ _STRING_BYTES = 32
 _MAX_STRINGS = 256
 _INDIRECTION = struct.Struct("=II")
 _MAX_INDIRECTION = 4096
+_RXNFC, _RXNFC_BYTES = struct.Struct("=IIQ"), 192
+"""Of struct ethtool_rxnfc: command, kind of flow, and the fields by which it is spread."""
+_FLOWS = {"tcp4": 1, "udp4": 2, "tcp6": 5, "udp6": 6}
+_FIELDS = {"m": 1 << 1, "v": 1 << 2, "t": 1 << 3, "s": 1 << 4, "d": 1 << 5, "f": 1 << 6, "n": 1 << 7}
+"""RXH_L2DA …, by the letters of ``ethtool -N``: s and d are the addresses, f and n the ports."""
 _GENERIC = struct.Struct("=BBxx")
 _RINGS_HEADER, _HEADER_NAME = 1, 2
 """ETHTOOL_A_RINGS_HEADER, ETHTOOL_A_HEADER_DEV_NAME (ethtool_netlink.h)."""
@@ -80,6 +85,7 @@ class Device:
         self._coalescing(facts, name)
         self._link(facts, name)
         self._indirection(facts, name)
+        self._hash(facts, name)
 
     def driver(self, facts: Facts, name: str) -> None:
         """Add the driver, its version and that of the firmware."""
@@ -197,6 +203,19 @@ class Device:
             return
         share = sorted(Counter(queues).items())
         facts.put(fact, ", ".join(f"{queue}: {entries}" for queue, entries in share), source)
+
+    def _hash(self, facts: Facts, name: str) -> None:
+        """Add by which fields flows are spread over the queues: ``sd`` by addresses, ``sdfn`` by ports, too."""
+        source = "ethtool -n (ETHTOOL_GRXFH)"
+        for flow, kind in _FLOWS.items():
+            try:
+                told = self._host.ethtool(name, _RXNFC.pack(_GRXFH, kind, 0).ljust(_RXNFC_BYTES, b"\0"))
+            except OSError as error:
+                facts.unknown(key("nic", name, "rss_hash"), source, _why(error))
+                return
+            _, _, fields = _RXNFC.unpack_from(told)
+            letters = "".join(letter for letter, bit in _FIELDS.items() if fields & bit)
+            facts.put(key("nic", name, "rss_hash", flow), letters or "none", source)
 
     def _feature_names(self, device: str) -> List[str]:
         """The names of all features, by their bits; the same for every device. Raises OSError."""

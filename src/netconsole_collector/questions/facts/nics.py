@@ -35,6 +35,15 @@ def collect(facts: Facts) -> None:
         device.close()
 
 
+def hardware(facts: Facts, name: str) -> None:
+    """Add those of one device that is hardware: what its driver tells, its queues and interrupts."""
+    device = Device(facts.host)
+    try:
+        _physical(facts, device, name)
+    finally:
+        device.close()
+
+
 def _link(facts: Facts, link: NetDevice, names: Dict[int, str]) -> None:
     source, name = "rtnetlink (RTM_GETLINK)", link.name
     values: Dict[str, FactValue] = {**link.numbers, **link.words}
