@@ -21,6 +21,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, 
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json
+from netconsole_collector.questions.net.rtnetlink import attribute
 from netconsole_collector.questions.net.rule_match import Packet, RuleMatch, is_plain, packet_of
 from netconsole_collector.questions.within import sysctl, within
 from netconsole_collector.sources.net.protocol_counters import parse_conntrack
@@ -44,6 +45,11 @@ _MAX_RULE = 200
 _COUNTER = re.compile(r"\bcounter (packets [0-9]+ bytes [0-9]+ )?")
 """In the text of a rule: what it has counted says nothing of what it does."""
 MAX_RULES = 20000
+MANY_RULES = 64
+"""So many are read again one by one; of more their chains are."""
+_RULE_HANDLE = 3
+_SIGNS_OF_DROPPING = (struct.pack("=HHi", 8, 1, _DROP), b"reject\0", b"target\0", b"lookup\0")
+"""In a rule: the verdict drop, and what may have one."""
 
 _Chain = Tuple[int, str, str]
 """Family, table and name."""
@@ -55,6 +61,17 @@ class _Base(NamedTuple):
     drops: bool
     kind: str
     """filter, nat or route."""
+
+
+class _Walk(NamedTuple):
+    """What packets may come through: rules that may drop such a packet, in the order of their chains, and policies.
+
+    ``unlike``: how many rules may drop other packets.
+    """
+
+    rules: "List[CountedRule]"
+    policies: List[_Chain]
+    unlike: int
 
 
 class CountedRule(NamedTuple):
@@ -95,18 +112,16 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
         hooks = list(HOOKS)
     netlink = Netlink(NETLINK_NETFILTER)
     try:
-        reached, policies = _reached(netlink, {HOOKS[one] for one in hooks}, families, device, packet)
-        alike = _dropping(netlink, reached, packet)
-        unlike = len(_dropping(netlink, reached, {})) - len(alike)
-        before = {(one.chain, one.handle): one for one in up_to_the_first(alike)}
-        ended = {one.chain for one in alike if one.is_certain}
-        policies = [one for one in policies if one not in ended]
+        walked = _walk(netlink, {HOOKS[one] for one in hooks}, families, device, packet)
+        before = {(one.chain, one.handle): one for one in up_to_the_first(walked.rules)}
+        ended = {one.chain for one in walked.rules if one.is_certain}
+        policies = [one for one in walked.policies if one not in ended]
         began, invalid = time.monotonic(), _invalid()
         moved: List[CountedRule] = []
         now = list(before.values())
         for _ in range(_READINGS):
             time.sleep(_PAUSE_S)  # for the next packets: nothing tells when a counter moves
-            now = up_to_the_first(_dropping(netlink, reached, packet))
+            now = _again(netlink, list(before.values()), packet)
             moved = [one for one in now if _counted(before, one)]
             if moved:
                 break
@@ -120,7 +135,7 @@ def _looked_up(hooks: List[str], families: Tuple[int, ...], device: str, packet:
     found.update(dict.fromkeys(("family", "table", "chain", "handle", "rule")), is_policy=False)
     silent: List[Union[CountedRule, _Chain]] = [*uncounted, *policies]  # no counter of theirs could have moved
     one = moved[0] if len(moved) == 1 else silent[0] if not moved and len(silent) == 1 else None
-    others = len(silent) + unlike if moved else len(before) + len(policies) - 1
+    others = len(silent) + walked.unlike if moved else len(before) + len(policies) - 1
     if not moved and not silent:
         one, others = only_one(now), 0
     found.update(
@@ -171,88 +186,128 @@ def _counted(before: Dict[Tuple[_Chain, int], CountedRule], now: CountedRule) ->
     return max(0, (now.packets or 0) - ((known.packets or 0) if known is not None else 0))
 
 
-def _reached(
-    netlink: Netlink, hooks: Set[int], families: Tuple[int, ...], device: str, packet: Packet
-) -> Tuple[Set[_Chain], List[_Chain]]:
-    """The chains that packets at these hooks may come through, and those of them whose policy drops."""
+def _walk(netlink: Netlink, hooks: Set[int], families: Tuple[int, ...], device: str, packet: Packet) -> _Walk:
+    """Chain by chain, from those at these hooks on: only where such a packet may come is looked at."""
+    known = dict(_chains(netlink))
     bases = {
-        chain: base for chain, base in base_chains(netlink)
-        if (chain[0] in families and base.hook in hooks) or (chain[0] in (5, 7) and base.device in ("", device))
+        chain: base for chain, base in known.items() if base is not None
+        and ((chain[0] in families and base.hook in hooks) or (chain[0] in (5, 7) and base.device in ("", device)))
     }  # fmt: skip
-    jumps: Dict[_Chain, Set[str]] = {}
-    rules = list(_rules(netlink, packet))
-    for rule in rules:
-        jumps.setdefault(rule.chain, set()).update(rule.jumps)
-        if rule.jumps_by_map:  # which ones, the map alone knows
-            jumps[rule.chain].update(one.chain[2] for one in rules if one.chain[:2] == rule.chain[:2])
+    found: List[CountedRule] = []
+    unlike, looked = 0, 0
     reached, waiting = set(bases), list(bases)
-    while waiting:
-        family, table, _ = chain = waiting.pop()
-        for name in jumps.get(chain, ()):
-            if (family, table, name) not in reached:
-                reached.add((family, table, name))
-                waiting.append((family, table, name))
-    return reached, [chain for chain, base in bases.items() if base.drops]
+    while waiting and looked < MAX_RULES:
+        chain = waiting.pop()
+        every = enumerate(netlink.dump(_GET_RULE, _request(chain)), looked)
+        for body in [bytes(body) for count, body in every if count < MAX_RULES]:
+            looked += 1
+            rule = _parsed(body, packet)
+            if rule is None:
+                unlike += _may_drop(body)
+                continue
+            found += [rule] if rule.drops else []
+            # Of a map of verdicts the map alone knows where it leads.
+            of_map = [one[2] for one in known if one[:2] == chain[:2]] if rule.jumps_by_map else []
+            for name in (*rule.jumps, *of_map):
+                to = (*chain[:2], name)
+                if to not in reached:
+                    reached.add(to)
+                    waiting.append(to)
+    return _Walk(found, [chain for chain, base in bases.items() if base.drops], unlike)
+
+
+def _again(netlink: Netlink, rules: List[CountedRule], packet: Packet) -> List[CountedRule]:
+    """Those of these rules that count, as they are now; without those that are gone."""
+    counting = [one for one in rules if one.packets is not None]
+    if len(counting) > MANY_RULES:
+        bodies = [bytes(body) for chain in {one.chain for one in counting}
+                  for body in netlink.dump(_GET_RULE, _request(chain))]  # fmt: skip
+    else:
+        bodies = [body for one in counting for body in _one(netlink, one)]
+    handles = {(one.chain, one.handle) for one in counting}
+    now = [_parsed(body, packet) for body in bodies]
+    return [one for one in now if one is not None and (one.chain, one.handle) in handles]
+
+
+def _one(netlink: Netlink, rule: CountedRule) -> List[bytes]:
+    try:
+        handle = attribute(_RULE_HANDLE, struct.pack("!Q", rule.handle))
+        return [bytes(netlink.ask(_GET_RULE, _request(rule.chain) + handle))]
+    except FileNotFoundError:
+        return []  # it is gone
+
+
+def _request(chain: _Chain) -> bytes:
+    """For the rules of one chain."""
+    family, *names = chain
+    return _HEAD.pack(family, 0, 0) + b"".join(
+        attribute(kind, name.encode("utf-8", "surrogateescape") + b"\0") for kind, name in enumerate(names, 1)
+    )
 
 
 def base_chains(netlink: Netlink) -> Iterator[Tuple[_Chain, _Base]]:
     """Those that begin at a hook; the others are jumped to. Raises OSError."""
+    return ((chain, base) for chain, base in _chains(netlink) if base is not None)
+
+
+def _chains(netlink: Netlink) -> Iterator[Tuple[_Chain, Optional[_Base]]]:
+    """All of them; None of one that is jumped to."""
     for body in netlink.dump(_GET_CHAIN, _HEAD.pack(socket.AF_UNSPEC, 0, 0)):
         values = dict(attributes(bytes(body), _HEAD.size))
-        if 4 not in values:  # NFTA_CHAIN_HOOK: others are jumped to
+        chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(3))
+        if 4 not in values:  # NFTA_CHAIN_HOOK
+            yield chain, None
             continue
         hook = dict(attributes(values[4], 0))
-        chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(3))
         yield chain, _Base(_whole(hook.get(1)), _name(hook.get(3)), values.get(5) == bytes(4), _name(values.get(7)))
 
 
-def _dropping(netlink: Netlink, chains: Set[_Chain], packet: Packet) -> List[CountedRule]:
-    return [one for one in _rules(netlink, packet) if one.drops and one.chain in chains]
+def _may_drop(body: bytes) -> bool:
+    """Whether a rule that is not looked into any further may drop something."""
+    return any(sign in body for sign in _SIGNS_OF_DROPPING)
 
 
-def _rules(netlink: Netlink, packet: Packet) -> Iterator[CountedRule]:
-    """Those that may match such a packet."""
-    for count, body in enumerate(netlink.dump(_GET_RULE, _HEAD.pack(socket.AF_UNSPEC, 0, 0))):
-        if count >= MAX_RULES:
-            continue
-        values = dict(attributes(bytes(body), _HEAD.size))
-        chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(2))
-        drops, jumps, packets = False, [], None  # type: bool, List[str], Optional[int]
-        by_map, match, loads_state, of_invalid, may_pass = False, RuleMatch(packet), False, False, False
-        for _, element in attributes(values.get(4, b""), 0):
-            expression = dict(attributes(element, 0))
-            name, data = _name(expression.get(1)), dict(attributes(expression.get(2, b""), 0))
-            if name == "ct":
-                loads_state = data.get(2) == bytes(4)  # NFT_CT_STATE
-            elif name == "bitwise" and loads_state:
-                mask = dict(attributes(data.get(4, b""), 0)).get(1)  # NFTA_BITWISE_MASK
-                of_invalid = mask == struct.pack("=I", _INVALID)
-            if name == "counter":
-                packets = _whole(data.get(2))
-            elif name == "reject":
-                drops = True
-            elif name == "target" and _name(data.get(1)) in _REFUSING:
-                drops = True
-                may_pass = _name(data.get(1)) not in _ALWAYS_REFUSING
-            elif name == "immediate":
-                verdict = dict(attributes(dict(attributes(data.get(2, b""), 0)).get(2, b""), 0))
-                code = struct.unpack(">i", verdict[1])[0] if len(verdict.get(1, b"")) == 4 else None
-                drops = drops or code == _DROP
-                if code in (_JUMP, _GOTO):
-                    jumps.append(_name(verdict.get(2)))
-            elif name == "lookup" and 3 in data and data[3] == bytes(4):
-                drops = by_map = may_pass = True  # a map of verdicts: one of them may drop, or jump
-            elif match.narrows(name, data):
-                packets = None  # it has counted others, too
-        if match.is_possible:
-            is_certain = drops and match.is_certain and not may_pass
-            yield CountedRule(
-                chain, _whole(values.get(3)), drops, tuple(jumps), by_map, packets, of_invalid, is_certain
-            )
+def _parsed(body: bytes, packet: Packet) -> Optional[CountedRule]:
+    """None of a rule that cannot match such a packet."""
+    values = dict(attributes(body, _HEAD.size))
+    chain = _HEAD.unpack_from(body)[0], _name(values.get(1)), _name(values.get(2))
+    drops, jumps, packets = False, [], None  # type: bool, List[str], Optional[int]
+    by_map, match, loads_state, of_invalid, may_pass = False, RuleMatch(packet), False, False, False
+    for _, element in attributes(values.get(4, b""), 0):
+        expression = dict(attributes(element, 0))
+        name, data = _name(expression.get(1)), dict(attributes(expression.get(2, b""), 0))
+        if name == "ct":
+            loads_state = data.get(2) == bytes(4)  # NFT_CT_STATE
+        elif name == "bitwise" and loads_state:
+            mask = dict(attributes(data.get(4, b""), 0)).get(1)  # NFTA_BITWISE_MASK
+            of_invalid = mask == struct.pack("=I", _INVALID)
+        if name == "counter":
+            packets = _whole(data.get(2))
+        elif name == "reject":
+            drops = True
+        elif name == "target" and _name(data.get(1)) in _REFUSING:
+            drops = True
+            may_pass = _name(data.get(1)) not in _ALWAYS_REFUSING
+        elif name == "immediate":
+            verdict = dict(attributes(dict(attributes(data.get(2, b""), 0)).get(2, b""), 0))
+            code = struct.unpack(">i", verdict[1])[0] if len(verdict.get(1, b"")) == 4 else None
+            drops = drops or code == _DROP
+            if code in (_JUMP, _GOTO):
+                jumps.append(_name(verdict.get(2)))
+        elif name == "lookup" and 3 in data and data[3] == bytes(4):
+            drops = by_map = may_pass = True  # a map of verdicts: one of them may drop, or jump
+        elif match.narrows(name, data):
+            packets = None  # it has counted others, too
+            if not match.is_possible:
+                return None
+    is_certain = drops and match.is_certain and not may_pass
+    handle = _whole(values.get(_RULE_HANDLE))
+    return CountedRule(chain, handle, drops, tuple(jumps), by_map, packets, of_invalid, is_certain)
 
 
 def _name(value: Optional[bytes]) -> str:
-    return (value or b"").rstrip(b"\0").decode("utf-8", "backslashreplace")
+    """As :func:`_request` gives it back: names of tables and chains may be any bytes."""
+    return (value or b"").rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
 def _whole(value: Optional[bytes]) -> int:
