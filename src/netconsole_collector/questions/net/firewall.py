@@ -21,9 +21,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, 
 from netconsole_collector.primitives import files
 from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json
-from netconsole_collector.questions.net.rtnetlink import attribute
 from netconsole_collector.questions.net.rule_match import Packet, RuleMatch, is_plain, packet_of
 from netconsole_collector.questions.within import sysctl, within
+from netconsole_collector.sources.net.netlink_messages import attribute
 from netconsole_collector.sources.net.protocol_counters import parse_conntrack
 
 NETLINK_NETFILTER = 12
