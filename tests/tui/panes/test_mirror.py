@@ -21,6 +21,7 @@ MANIFESTS = {name: shipped(name) for name in ("mirror", NIC, "softnet")}
 QUEUE = {"device": "eth0", "netns": "host", "queue": 0, "cpu": 1}
 WORKER = {"process": "probe (7)", "address": "0.0.0.0", "netns": "host", "protocol": "UDP", "port": 4789}
 NOTHING = dict.fromkeys(("lost_backlog", "lost_stack", "lost_socket"), (0, 0))
+SENDERS = (("192.0.2.1", 3), ("192.0.2.2", 4))
 COUNTERS = ("arrived", "lost_backlog", "lost_stack", "lost_socket", "queued", "received")
 
 
@@ -42,7 +43,10 @@ def interval(
         cpus = [row({"cpu": cpu}, dropped=lost) for cpu, lost in ((1, 2), (3, 70))]
         made.status("softnet").table("softnet", "cpus", cpus)
     made.counters("mirror", **{name: (counts.get(name, 0), counts.get(name, 0)) for name in COUNTERS})
-    made.table("mirror", "queues", [row(QUEUE, packets=counts.get("arrived", 0))])
+    queues = {0: 4 * counts.get("arrived", 0) // 5, 1: counts.get("arrived", 0) // 5}
+    made.table("mirror", "queues", [row({**QUEUE, "queue": number}, packets=many) for number, many in queues.items()])
+    senders = [{**row({"source": source}, packets=9), "gauges": {"tuples": tuples}} for source, tuples in SENDERS]
+    made.table("mirror", "senders", senders)
     workers = [row({"inode": 5, **WORKER}, queued=90, lost=0), row({"inode": 6, **WORKER}, queued=5, lost=41)]
     made.table("mirror", "workers", workers if counts.get("lost_socket") else workers[:1])
     losses = {"NETFILTER_DROP": counts.get("lost_stack", 0), "CPU_BACKLOG": counts.get("lost_backlog", 0)}
@@ -79,10 +83,10 @@ def test_what_is_lost_is_said_by_stage_with_who_loses_most() -> None:
     assert shown(scene) == {
         "NIC, driver": ("", "30", "30", "eth0: no room in the ring (of all its packets)"),
         "backlog": ("", "50", "50", "CPU 3: its backlog is full"),
-        "arrived": ("950", "–", "", ""),
+        "arrived": ("950", "–", "", "80 % by queue 0 of eth0, at CPU 1"),
         "firewall, IP, UDP": ("", "9", "9", "eth0: the firewall drops them"),
         "socket": ("", "41", "41", "probe (7) port 4789, socket 6: its buffer is full"),
-        "queued": ("900", "–", "", "2 workers"),
+        "queued": ("900", "–", "", "2 workers, fed by 7 outer tuples"),
         "received": ("899", "–", "", ""),
     }
     assert mirror.title(scene) == (
@@ -122,7 +126,7 @@ def test_each_stage_leads_to_the_page_of_who_loses() -> None:
         "workers",
         "losses",
     ]
-    assert found["arrived"].kind == "probe"  # type: ignore[attr-defined]
+    assert (found["arrived"].name, found["queued"].kind) == ("queues", "probe")  # type: ignore[attr-defined]
 
 
 def test_what_may_be_too_low_is_marked() -> None:

@@ -96,14 +96,17 @@ def stages(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
     losses = list(scene.state.rows(MIRROR, "losses"))
     full = [row for row in losses if row.labels.get("reason") == BACKLOG]
     yield _stage(state, "backlog", _backlog(scene) if full else _NOWHERE)
-    yield _passed(state, "arrived")
+    where, subject = _by_queue(scene)
+    yield replace(_passed(state, "arrived"), where=where, subject=subject)
     yield _stage(state, "firewall, IP, UDP", _loss(scene, [row for row in losses if row not in full]))
     workers = scene.state.rows(MIRROR, "workers")
     yield _stage(state, "socket", _worker(scene, _most(workers, "lost")))
+    tuples = sum(int(row.gauges.get("tuples") or 0) for row in scene.state.rows(MIRROR, "senders"))
+    by = f", fed by {figure.count(tuples)} outer tuples" if tuples else ""
     for name in ("queued", "received"):
         busy = sum(row.moved(name) for row in workers)
         if name in state.counters:
-            yield replace(_passed(state, name), where=f"{figure.count(busy)} workers" if busy else "")
+            yield replace(_passed(state, name), where=f"{figure.count(busy)} workers{by}" if busy else "")
 
 
 def title(scene: Scene) -> str:
@@ -230,6 +233,17 @@ def _told(scene: Scene, subject: Subject, otherwise: str) -> tuple[str, Subject]
     """What the incident says that a row of a table proves; ``otherwise``: where there is none."""
     of_row = (one.sentence for one in scene.findings if any(proof.row == subject for proof in one.evidence))
     return next(of_row, otherwise), subject
+
+
+def _by_queue(scene: Scene) -> tuple[str, Subject | None]:
+    """The receive queue that brings most, with its share."""
+    rates = [(row.per_s("packets") or 0.0, row) for row in scene.state.rows(MIRROR, "queues")]
+    rate, most = max(rates, key=lambda one: one[0], default=(0.0, None))
+    if most is None or not rate:
+        return _NOWHERE
+    device, queue, cpu = (label_text(most.labels.get(name)) for name in ("device", "queue", "cpu"))
+    where = f"{figure.percent(100 * rate / sum(one for one, _ in rates))} by queue {queue} of {device}, at CPU {cpu}"
+    return where, Subject(MIRROR, "table", "queues", most.key)
 
 
 def _backlog(scene: Scene) -> tuple[str, Subject | None]:
