@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List
 
-from netconsole_collector.questions.facts import blocks, cpu, kernel, memory, namespaces, nics, ovs, tc, vms
+from netconsole_collector.questions.facts import blocks, cpu, kernel, memory, namespaces, nics, ovs, tc, tcx, vms
 from netconsole_collector.questions.facts.reading import Fact, Facts, Json, reason
 
 AREAS: Dict[str, Callable[[Facts], None]] = {
@@ -22,6 +22,7 @@ AREAS: Dict[str, Callable[[Facts], None]] = {
     "block": blocks.collect,
     "nic": nics.collect,
     "tc": tc.collect,
+    "tcx": tcx.collect,
     "namespace": namespaces.settings,
     "ovs": ovs.collect,
 }

@@ -34,7 +34,8 @@ _INFO_BYTES, _NAME_AT, _NAME_BYTES = 256, 64, 16
 
 
 _PROG_QUERY, _MOST_PROGRAMS = 16, 16
-_TCX = {"ingress": 46, "egress": 47}  # BPF_TCX_INGRESS, BPF_TCX_EGRESS
+TCX = {"ingress": 46, "egress": 47}
+"""BPF_TCX_INGRESS, BPF_TCX_EGRESS."""
 
 
 class TcFilter(NamedTuple):
@@ -56,15 +57,15 @@ def _looked_up(device: str, hook: str) -> Json:
     with RouteSocket() as routes:
         link = routes.link(device)
         xdp, xdp_id = at_device(link) if link is not None else (None, None)
-        filters = _filters(routes, link.number, _PARENTS.get(hook, 0)) if link is not None else []
-        only = filters[0] if len(filters) == 1 else None
+        there = filters(routes, link.number, hook) if link is not None else []
+        only = there[0] if len(there) == 1 else None
         end = routes.link_at(only.to_device) if only is not None and only.to_device else None
-        programs = queried(link.number, _TCX[hook]) if link is not None and hook in _TCX else []
+        programs = queried(link.number, TCX[hook]) if link is not None and hook in TCX else []
     return {
         "xdp": xdp,
         "xdp_id": xdp_id,
-        "tcx": name_of(programs[0]) if len(programs) == 1 and not filters else None,
-        "filters": len(filters),
+        "tcx": name_of(programs[0]) if len(programs) == 1 and not there else None,
+        "filters": len(there),
         "filter": only.name if only is not None else None,
         "action": only.action if only is not None else None,
         "redirects_to": end.name if end is not None else None,
@@ -79,8 +80,9 @@ def at_device(link: Interface) -> Tuple[Optional[str], Optional[int]]:
     return name_of(found) if found else None, found
 
 
-def _filters(routes: RouteSocket, index: int, parent: int) -> List[TcFilter]:
-    found = []
+def filters(routes: RouteSocket, index: int, hook: str) -> List[TcFilter]:
+    """Those of a device (its number) in a direction."""
+    found, parent = [], _PARENTS.get(hook, 0)
     try:
         for body in routes.dump(_GET_FILTER, _FILTER.pack(0, index, 0, parent, 0)):
             _, _, handle, _, info = _FILTER.unpack_from(body)
