@@ -330,6 +330,11 @@ class Manifest:
     """Kernel modules whose types it names, and whose functions it attaches to."""
 
     @property
+    def can_be_set(self) -> bool:
+        """Whether it has knobs, or more than one mode."""
+        return bool(self.knobs) or len(self.modes) > 1
+
+    @property
     def is_of_one_device(self) -> bool:
         """Whether it has a program that is attached to a device (XDP), which the knob `device` names."""
         return any(one.point.startswith("xdp:") for program in self.programs for one in program.attach)

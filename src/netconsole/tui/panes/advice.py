@@ -86,6 +86,17 @@ def can_look_into(scene: Scene, subject: Subject) -> bool:
     return is_asked or investigable(scene, subject) is not None
 
 
+def vain_keys(scene: Scene, subject: Subject | None, probe: str | None) -> frozenset[str]:
+    """Actions that can do nothing at this row, or at the table of this probe: keys that the footer does not offer."""
+    vain = set()
+    if subject is None or not can_look_into(scene, subject):
+        vain.add("investigate")
+    manifest = scene.manifests.get(probe) if probe is not None else None
+    if manifest is not None and not manifest.can_be_set:
+        vain.add("knobs")
+    return frozenset(vain)
+
+
 def copies(scene: Scene, subject: Subject) -> list[tuple[str, str]]:
     """What can be copied of a row, each with a word for it: commands, findings, and the row itself."""
     wanted = [("command", line) for line in advice(scene, subject).commands]

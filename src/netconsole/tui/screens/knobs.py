@@ -287,7 +287,7 @@ def knobbed(session: Session, manifests: Mapping[str, Manifest]) -> list[str]:
     """The probes of a session that have knobs, or more than one mode."""
     with session.view() as state:
         known = [manifests[name] for name in state.probes if name in manifests]
-    return [manifest.name for manifest in known if manifest.knobs or len(manifest.modes) > 1]
+    return [manifest.name for manifest in known if manifest.can_be_set]
 
 
 def parse(text: str, default: Scalar) -> Scalar:

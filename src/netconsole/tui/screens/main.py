@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netconsole.tui import actions
-from netconsole.tui.panes.advice import can_look_into
+from netconsole.tui.panes.advice import vain_keys
 from netconsole.tui.panes.catalogue import Pane
 from netconsole.tui.panes.catalogue import missing as missing_text
 from netconsole.tui.panes.cost import budget
@@ -70,8 +70,8 @@ class MainScreen(Screen[None]):
         self._strip_lines = 0
         self._strip_needed_s = 0.0
         self._will_redraw = False
-        self._can_look_into = False
-        """Whether the row under the cursor can be investigated."""
+        self._vain: frozenset[str] = frozenset()
+        """Keys that can do nothing at the row under the cursor."""
         self._is_rewound = False
         """Whether what is shown is not now."""
 
@@ -172,8 +172,7 @@ class MainScreen(Screen[None]):
         if told and self.focused is not None:
             self.set_focus(None)  # Enter is the pane's then
         self._show_cost(_cost_lines(scene, width, has_cost), now_s)
-        subject = self.subject()
-        self._can_look_into = subject is not None and can_look_into(scene, subject)
+        self._vain = vain_keys(scene, self.subject(), self.probe())
         self._footer()
 
     def _show_cost(self, lines: Sequence[Line], now_s: float) -> None:
@@ -369,8 +368,7 @@ class MainScreen(Screen[None]):
         elif width < FULL_COLUMNS or height < FULL_LINES:
             line = self._hidden_line()
         else:
-            without = self.without if self._can_look_into else self.without | {"investigate"}
-            line = footer_line(width, isinstance(self.focused, LineTable), without)
+            line = footer_line(width, isinstance(self.focused, LineTable), self.without | self._vain)
         self.query_one("#footer", Lines).show(cut(line, width))
 
     def _hidden_line(self) -> Line:
@@ -389,13 +387,14 @@ def footer_line(width: int, in_table: bool, without: frozenset[str] = frozenset(
         ids += ["help", "palette", "quit"]
     least = {"hosts", "quit", "help", "table.open", "pause"}
     labels = [(action_id, actions.get(action_id).label) for action_id in ids if action_id not in without]
-    while labels and sum(len(label) + 2 for _, label in labels) > width:
+    while labels and len(" " + "  ".join(label for _, label in labels)) > width:
         droppable = [pair for pair in labels if pair[0] not in least]
         labels.remove((droppable or labels)[-1])
     pieces: list[Piece] = [(" ", "")]
     for _, label in labels:
         keys, _, word = label.rpartition(" ")
-        pieces += [(keys, "key"), (f" {word}  ", "dim")]
+        gap = "  " if len(pieces) > 1 else ""
+        pieces += [(f"{gap}{keys}", "key"), (f" {word}", "dim")]
     return pieces
 
 

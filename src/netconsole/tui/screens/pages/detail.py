@@ -50,7 +50,7 @@ class DetailScreen(OverScreen):
         self._kind = kind
         self._now_s = now_s
         self._without = without
-        self._can_look_into = False
+        self._vain: frozenset[str] = frozenset()
         self._others: Sequence[Subject] = ()
         self._came_from: list[Subject] = []
 
@@ -59,7 +59,7 @@ class DetailScreen(OverScreen):
 
     def page(self, scene: Scene, width: int) -> Sequence[Line]:
         self._others = advice.elsewhere(scene, self.subject)
-        self._can_look_into = advice.can_look_into(scene, self.subject)
+        self._vain = advice.vain_keys(scene, self.subject, self.subject.probe)
         return row_page.lines(scene, self.subject, width)
 
     def keys(self) -> Line:
@@ -75,7 +75,7 @@ class DetailScreen(OverScreen):
             ("help", "?", "help"),
         ]
         pieces: list[Piece] = []
-        without = self._without if self._can_look_into else self._without | {"investigate"}
+        without = self._without | self._vain
         for action_id, key, word in keys:
             if action_id not in without:
                 pieces += [(f" {key}", "key"), (f" {word} ", "dim")]
