@@ -55,6 +55,14 @@ while True:
         break
 print(got)
 """
+CAPTURE = """
+import socket, sys
+one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, int(sys.argv[2]))
+one.bind((sys.argv[1], 0))
+print("ready", flush=True)
+sys.stdin.read()
+"""
 # Packets of a tunnel from so many source ports, several in one call if asked: then they come to one CPU at once.
 SEND = """
 import socket, struct, sys, time
@@ -207,7 +215,7 @@ def test_a_worker_that_is_stopped(host: Host) -> None:
 
 
 def test_a_worker_that_does_not_read(host: Host) -> None:
-    workers = [host.worker(VXLAN, SMALL, "late"), *(host.worker(VXLAN) for _ in range(2))]
+    workers = [host.worker(VXLAN, SMALL, "late")]
     sent = host.send()
     says = rf"^python \({workers[0].process.pid}\) UDP port {VXLAN} .*: its process does not read"
     host.told("receive-buffer-full", says)
@@ -233,6 +241,24 @@ def test_one_source_port_feeds_one_worker(host: Host) -> None:
     sent = host.send(tuples=1)
     host.told("reuseport-skew", rf"^UDP port {VXLAN} .*: 3 workers, 1 get everything: \d+ outer flows")
     assert sorted(one.ends() for one in workers) == [0, 0, sent]
+    host.read()
+    assert host.counted() == {"arrived": sent, "queued": sent, "received": sent}
+
+
+def test_a_worker_that_reads_copies_and_misses_some(host: Host) -> None:
+    """By AF_PACKET: each packet goes to the other workers all the same."""
+    workers = [host.worker(VXLAN)]
+    capture = host.wire.b.start(CAPTURE, Wire.DEVICES[1], SMALL)
+    try:
+        assert capture.stdout is not None and capture.stdout.readline() == "ready\n"
+        sent = host.send()
+        assert host.watch.until(lambda: "copies" in host.stages(), LIMIT_S)
+        stage = host.stages()["copies"]
+        assert f"/{capture.pid}" in stage.where and stage.lost is not None and 0 < stage.lost.total <= sent
+    finally:
+        capture.kill()
+        capture.wait()
+    assert workers[0].ends() == sent
     host.read()
     assert host.counted() == {"arrived": sent, "queued": sent, "received": sent}
 

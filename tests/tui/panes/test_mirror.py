@@ -168,6 +168,21 @@ def test_what_is_missing_of_tcp_inside_is_estimated(whole: int, missing: int, lo
     assert shown(told)["before this host"][3].startswith("eth0: about " if missing >= 1000 else where)
 
 
+def test_workers_that_read_copies_stand_at_the_end_once_one_misses_some() -> None:
+    sockets = [
+        row({"process": f"sniffer ({n})", "kind": kind, "protocol": "all", "inode": n, "netns": "host"}, drops=drops)
+        for n, kind, drops in ((8, "packet", 5), (9, "packet", 700), (10, "netlink", 9_000), (11, "raw", 6))
+    ]
+    made = Scenario().hello().status("mirror").counters("mirror", arrived=(950, 950)).status("protocol_counters")
+    scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+    assert "copies" not in shown(scene)
+    made.table("protocol_counters", "overruns", sockets)
+    scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+    assert list(shown(scene))[-1] == "copies"
+    assert shown(scene)["copies"] == ("", "700", "700", "sniffer (9), packet socket 9")
+    assert "nothing comes" not in mirror.title(scene)
+
+
 def test_what_the_driver_handed_over_stands_before_the_backlog() -> None:
     made = Scenario().hello().status("mirror").counters("mirror", arrived=(950, 950))
     made.status("mirror_xdp", attach=["xdp:native:eth0"]).counters("mirror_xdp", arrived=(1000, 1000))

@@ -20,7 +20,9 @@ from netconsole.tui.scene.silent import why_silent
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.look import Tone
 
-MIRROR, XDP, NIC, SOFTNET = "mirror", "mirror_xdp", "nic_counters", "softnet"
+MIRROR, XDP, NIC, SOFTNET, PROTOCOLS = "mirror", "mirror_xdp", "nic_counters", "softnet", "protocol_counters"
+COPIES = ("packet", "raw")
+"""Sockets that get a copy of each packet: what one of them misses is lost for its program alone."""
 BACKLOG = "CPU_BACKLOG"
 LOST = {"backlog": "lost_backlog", "firewall, IP, UDP": "lost_stack", "socket": "lost_socket"}
 """The counter of each stage of this host that loses, in order."""
@@ -107,6 +109,7 @@ def stages(scene: Scene, state: ProbeState) -> Iterator[MirrorStage]:
         busy = sum(row.moved(name) for row in workers)
         if name in state.counters:
             yield replace(_passed(state, name), where=f"{figure.count(busy)} workers{by}" if busy else "")
+    yield from _copies(scene)
 
 
 def title(scene: Scene) -> str:
@@ -206,6 +209,15 @@ def _nic(scene: Scene) -> MirrorStage:
     meaning = f"{label_text(row.labels.get('device'))}: {label_text(row.labels.get('meaning'))}"
     where, subject = _told(scene, Subject(NIC, "table", "losses", row.key), meaning)
     return MirrorStage(name, None, row.counts["count"], f"{where} (of all its packets)", subject)
+
+
+def _copies(scene: Scene) -> Iterator[MirrorStage]:
+    """What the worst of the workers misses that read by AF_PACKET or a raw socket, once one has missed something."""
+    row = _most([row for row in scene.state.rows(PROTOCOLS, "overruns") if row.labels.get("kind") in COPIES], "drops")
+    if row is not None:
+        who, kind, inode = (label_text(row.labels.get(name)) for name in ("process", "kind", "inode"))
+        where, subject = _told(scene, Subject(PROTOCOLS, "table", "overruns", row.key), f"{who}, {kind} socket {inode}")
+        yield MirrorStage("copies", None, row.counts["drops"], where, subject)
 
 
 def _at_driver(scene: Scene) -> Iterator[MirrorStage]:
