@@ -45,6 +45,7 @@ RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constpro
         ({"location": "ip6_forward", "ethertype": "IPv6"}, "not-forwarded", "fault"),
         ({"location": "ip6_parse_tlv", "ethertype": "IPv6"}, "wrong-ip-header", "fault"),
         ({"location": "tun_get_user", "protocol": "not IP"}, "device-not-ready", "fault"),
+        ({"location": "veth_poll"}, "xdp-drops", "refused"),
         ({"location": "raw_rcv", **SOCKET}, "receive-buffer-full", "full"),
         ({"location": "ip_forward"}, "not-forwarded", "fault"),
         ({"location": "ip_forward", "hook": "to many"}, "other-broadcast", "unwanted"),
@@ -116,6 +117,12 @@ def test_a_firewall_at_an_unknown_hook_explains_what_could_not_be_sent() -> None
             SOCKET,
             {"process": "named/7", "port": 53, "moved": "XfrmInPolBlock"},
             "an IPsec policy forbids what 192.0.2.1 sends to 192.0.2.2",
+        ),
+        (
+            "receive-buffer-full",
+            SOCKET,
+            {"process": "named/7", "port": 53, "moved": "UdpInErrors", "group_program": "sd_fw_ingress"},
+            "a BPF program of its control group (sd_fw_ingress) refuses what named/7 should get",
         ),
         (
             "receive-buffer-full",
