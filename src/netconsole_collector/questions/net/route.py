@@ -3,11 +3,11 @@
 Settings: `forwarding`, `forwarding_all`, `rp_filter`, `route_localnet`, `accept_ra`, `disable_ipv6`,
 `disable_ipv6_all`, `drop_unicast` (drop_unicast_in_l2_multicast). `mtu`: of its device; `is_mtu_too_small`: for IPv6.
 `has_nat`: rules may translate addresses. `has_no_key`: IPsec has had no key (SA) for something that this namespace
-sent. `is_own`: whether the target is an address here; `is_dad_failed`, `is_tentative`: one that duplicate address
-detection does not let be used. `refusal`, `prefix`, `table`: a route that refuses it; `rule_refusal`, `rule`: a rule
-of policy routing that does, and its preference. `out_device`, `out_gateway`, `out_kind`, `out_mtu`: the way that it
-takes; `out_route_mtu`: the route has a bound of its own. `back_device`, `back_kind` and the like: the way to its
-source. What is not known is null.
+sent. `is_own`, `is_own_source`: whether the target is an address here, and the source; `is_dad_failed`, `is_tentative`:
+one that duplicate address detection does not let be used. `refusal`, `prefix`, `table`: a route that refuses it;
+`rule_refusal`, `rule`: a rule of policy routing that does, and its preference. `out_device`, `out_gateway`, `out_kind`,
+`out_mtu`: the way that it takes; `out_route_mtu`: the route has a bound of its own. `is_way_back`: it leaves where it
+came in. `back_device`, `back_kind` and the like: the way to its source. What is not known is null.
 """
 
 import errno
@@ -60,10 +60,12 @@ def _looked_up(device: str, target: str, source: str, refused: bool) -> Json:
         rule = routes.refusing_rule(family, errors) if refusing is None else None
         found.update(zip(("rule_refusal", "rule"), rule or (None, None)))
         found["has_nat"] = _has_nat()
-        found["is_own"] = target in routes.own_addresses(family)
+        own = routes.own_addresses(family)
+        found.update(is_own=target in own, is_own_source=source in own)
         flags = routes.unproven(family).get(target, 0) if family == socket.AF_INET6 else 0
         found.update(is_dad_failed=bool(flags & DAD_FAILED), is_tentative=flags & (DAD_FAILED | TENTATIVE) == TENTATIVE)
         found.update(_way(routes, "out_", target, source, link))
+        found["is_way_back"] = bool(device) and found["out_device"] == device
         found.update(_way(routes, "back_", source, target, None))
     return found
 

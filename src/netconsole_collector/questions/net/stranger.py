@@ -1,8 +1,8 @@
 """Question `stranger`: whose a frame is that came in with a MAC that is not this device's, or for a VLAN.
 
-`own_mac`: of the device. `mac_matches`: whether the frame has it. `is_own`, `own_device`: whether its target is an
-address of this namespace, and of which device; `is_of_device`: of this one. `has_vlan`: whether a device takes its
-VLAN; null without a VLAN.
+`own_mac`: of the device. `mac_matches`: whether the frame has it. `is_senders`: it has that of its sender. `is_own`,
+`own_device`: whether its target is an address of this namespace, and of which device; `is_of_device`: of this one.
+`has_vlan`: whether a device takes its VLAN; null without a VLAN.
 """
 
 import struct
@@ -22,7 +22,9 @@ def answer(arguments: Json) -> Any:
     vlan = arguments.get("vlan", 0)
     if not isinstance(vlan, int):
         raise BadQuestion("vlan: expected a whole number")
-    return within(arguments, lambda: _looked_up(device, target, mac, vlan))
+    found = within(arguments, lambda: _looked_up(device, target, mac, vlan))
+    found["is_senders"] = bool(mac) and mac == arguments.get("source_mac")
+    return found
 
 
 def _looked_up(device: str, target: str, mac: str, vlan: int) -> Json:
