@@ -8,6 +8,7 @@ from subprocess import Popen
 import pytest
 
 from netconsole.telemetry import frames
+from tests.live.probes.test_nic_counters import DROP_ALL
 from tests.support.live.measurement import Measurement
 from tests.support.live.network import Wire
 
@@ -149,6 +150,27 @@ def test_what_a_worker_has_no_room_for_is_lost_there(mirror: Measurement, wire: 
         assert wire.b.snmp("Udp", "RcvbufErrors") >= lost
     finally:
         server.communicate(timeout=LIMIT_S)
+
+
+def test_what_the_driver_loses_is_in_the_counters_of_the_nic(wire: Wire) -> None:
+    """A program at the driver stands for a ring without room: what it drops never comes into the stack."""
+    inside = Measurement(inside=wire.b)
+    try:
+        inside.load(PROBE)
+        inside.load("nic_counters")
+        inside.begin()
+        came = int(wire.a.python(SEND, B, GENEVE, 1, 5, 10, 9, 0).split()[0])
+        dropper = wire.b.start(DROP_ALL, Wire.DEVICES[1])
+        assert dropper.stdout and dropper.stdout.readline() == "ready\n"
+        try:
+            sent = came + int(wire.a.python(SEND, B, GENEVE, 1, 5, 20, 9, 0).split()[0])
+        finally:
+            dropper.communicate(timeout=LIMIT_S)
+        counter: dict[str, frames.Label] = {"device": Wire.DEVICES[1], "counter": "rx_queue_N_xdp_drops"}
+        inside.until(lambda: inside.total("nic_counters", "losses", **counter) == sent - came, "the driver's losses")
+        assert ledger(inside) == {"arrived": came, "lost_stack": came}
+    finally:
+        inside.close()
 
 
 def test_what_nobody_listens_for_is_lost_in_the_stack(mirror: Measurement, wire: Wire) -> None:
