@@ -210,6 +210,25 @@ def test_what_has_no_room_or_cannot_be_read_is_in_the_ledger(inside: Measurement
     assert inside.ledger(PROBE, "parse_failed") == 1
 
 
+def test_sixty_thousand_flows_are_as_many_exact_rows(inside: Measurement, wire: Wire) -> None:
+    """Of all of them the busiest are sent; the row of their hosts is the sum of all."""
+    many, each = 60_000, 3
+    for probe, knobs in ((PROBE, {"device": DEVICE}), ("mirror", {})):
+        inside.load(probe, **knobs)
+    inside.begin()
+    packets = [on_the_wire(vxlan(frame(Flow(source_port=1 + number)))) for number in range(many)]
+    wire.a.python(FLOOD, Wire.DEVICES[0], each, input="".join(f"{one.hex()}\n" for one in packets))
+    inside.command(command="read_whole")  # of many flows the rows are read less often
+    inside.settle()
+    for probe in (PROBE, "mirror"):
+        (pair,) = inside.rows(probe, "pairs")
+        size = each * sum(map(len, packets))
+        assert (pair.counts, pair.gauges) == ({"packets": each * many, "bytes": size}, {"flows": many})
+        rows = inside.rows(probe, "flows")
+        assert rows and {row.counts["packets"] for row in rows} == {each}
+        assert inside.ledger(probe, "map_full") == 0
+
+
 def test_a_million_packets_of_garbage_pass_and_are_counted(inside: Measurement, wire: Wire) -> None:
     """The driver and the stack count the same, and no circuit breaker trips."""
     chance, kinds, passes = random.Random(7), 1000, 1000
