@@ -12,9 +12,8 @@ import pytest
 from netconsole.findings import verdicts
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink
-from netconsole_collector.questions import known
+from netconsole_collector.questions import known, receiving
 from netconsole_collector.questions.known import BadQuestion
-from netconsole_collector.questions.net import receiving
 
 NIC = "nic9"
 RINGS, CHANNELS, HASH = 0x10, 0x3C, 0x29
