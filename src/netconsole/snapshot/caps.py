@@ -90,6 +90,8 @@ def _runs(one: MachineFigures) -> Cap:
         if any(row.get(state) for row in rows):
             return Cap("caps", name, f"it is {state}: {why}")
     used = sum(one.per_s("vm_states", row, "cpu_ns") for row in rows) / 1e7
+    if any("paused" in row and row["paused"] is None for row in rows):
+        return Cap("unknown", name, f"it uses {figure.percent(used)} of a core; whether it is paused is not known")
     return Cap("free", name, f"it runs: QEMU and its guest use {figure.percent(used)} of a core")
 
 

@@ -138,7 +138,8 @@ def first(found: dict[str, dict[str, str]], name: str) -> str:
 def test_a_machine_that_rests_is_capped_by_nothing() -> None:
     with guest(HALTS, Card.HUB) as one:
         found = caps(one, ())
-    assert {name for name, said in found.items() if said["state"] != "free"} - {WAITS} == set(), found
+        unknown = {WAITS, "first"} | (set() if one.has_kvm else {"whether it runs"})
+    assert {name for name, said in found.items() if said["state"] != "free"} <= unknown, found
     assert found["how packets spread over its queues"]["text"] == "each of its taps has one queue"
     assert found["the vhost worker"]["text"].startswith("QEMU moves its packets itself, without vhost")
 
@@ -146,7 +147,10 @@ def test_a_machine_that_rests_is_capped_by_nothing() -> None:
 def test_a_machine_that_qemu_has_paused_or_a_signal_has_stopped_is_said_so() -> None:
     with guest(SPINS) as one:
         one.command("stop")
-        assert first(caps(one), "whether it runs") == "it is paused: QEMU runs none of its CPUs"
+        if one.has_kvm:
+            assert first(caps(one), "whether it runs") == "it is paused: QEMU runs none of its CPUs"
+        else:
+            assert caps(one)["whether it runs"]["state"] == "unknown"
         one.command("cont")
         os.kill(one.pid, signal.SIGSTOP)
         try:

@@ -89,6 +89,11 @@ class TinyGuest:
         return self._process.pid
 
     @property
+    def has_kvm(self) -> bool:
+        """Whether KVM runs it; QEMU itself where there is none."""
+        return self.command("query-kvm") == {"enabled": True, "present": True}
+
+    @property
     def vcpu(self) -> int:
         """The thread of its only virtual CPU."""
         tasks = Path(f"/proc/{self.pid}/task").iterdir()

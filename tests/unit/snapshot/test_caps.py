@@ -266,6 +266,15 @@ def test_where_qemu_moves_the_packets_its_main_thread_is_the_worker(ran_ns: int,
     assert found["the vhost worker"].state == state and found["the vhost worker"].text.startswith(much)
 
 
+def test_a_machine_that_rests_and_may_be_paused_is_not_said_to_run() -> None:
+    def change(document: dict[str, Any]) -> None:
+        table(document, "vm_states", "machines")[0].update(paused=None, cpu_ns=0)
+
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(change), "web"))}
+    assert found["whether it runs"].state == "unknown"
+    assert found["whether it runs"].text == "it uses 0 % of a core; whether it is paused is not known"
+
+
 def test_where_vhost_moves_the_packets_its_worker_must_be_known() -> None:
     def change(document: dict[str, Any]) -> None:
         del table(document, "thread_waits", "threads")[1]

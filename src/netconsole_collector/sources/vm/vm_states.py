@@ -99,8 +99,8 @@ class VmStates(KernelSource):
         machine.ticks = ticks
         gauges: Dict[str, Union[int, float, None]] = {"stopped": int(is_stopped), "paused": 0}
         # One that has used much CPU time is not paused: so of most machines one file is read, and no thread.
-        if machine.halts_in_kvm and rested and not is_stopped:
-            gauges["paused"] = self._paused(pid, machine)
+        if rested and not is_stopped:
+            gauges["paused"] = self._paused(pid, machine) if machine.halts_in_kvm else None
         return {"vm": machine.name, "process": "qemu/" + pid}, (ticks * _NS_PER_TICK,), gauges
 
     def _paused(self, pid: str, machine: _Machine) -> Optional[int]:
@@ -108,7 +108,7 @@ class VmStates(KernelSource):
         return self._rests(pid, machine) and self._rests(pid, machine)
 
     def _rests(self, pid: str, machine: _Machine) -> Optional[int]:
-        """1 when none of its threads is in KVM_RUN or on a CPU; None when nobody may know."""
+        """1 when none of its threads is in KVM_RUN or on a CPU; None when nobody can or may know."""
         if machine.thread and self._runs(pid, machine.thread):
             return 0
         told = False
@@ -120,7 +120,7 @@ class VmStates(KernelSource):
                 return 0
         if not told:
             return None
-        return int(self._has_kvm(pid))
+        return 1 if self._has_kvm(pid) else None
 
     def _runs(self, pid: str, thread: str) -> Optional[bool]:
         """A worker of the kernel (kvm-nx-lpage-recovery, from 6.14) keeps the call of the thread that has made it."""

@@ -63,7 +63,7 @@ def rows(source: VmStates) -> dict[str, Row]:
         ((POLLS, WAITS, WORKER), 0, True, 1),
         ((POLLS, WAITS, WAITS), 2, True, 1),  # QEMU has answered who manages it
         ((POLLS, WAITS, WAITS), 3, True, 0),  # it has used CPU time: a moment between two calls
-        ((POLLS, WAITS, WAITS), 0, False, 0),  # no KVM: nobody can tell
+        ((POLLS, WAITS, WAITS), 0, False, None),  # no KVM: nobody can tell
         (("", ""), 0, True, None),  # no right to look
     ],
 )
@@ -105,9 +105,11 @@ def test_a_stopped_process_is_told_from_a_paused_machine(source: VmStates, tmp_p
 def test_without_an_irqchip_in_the_kernel_a_sleeping_guest_looks_like_a_paused_one(
     source: VmStates, tmp_path: Path
 ) -> None:
-    Qemu(tmp_path, 500, "web", "-machine", "q35,kernel_irqchip=off").now(100, WAITS)
+    machine = Qemu(tmp_path, 500, "web", "-machine", "q35,kernel_irqchip=off").now(100, WAITS)
     rows(source)
-    assert not rows(source)
+    assert rows(source)["web"].gauges == {"stopped": 0, "paused": None}
+    machine.now(200, WAITS)
+    assert rows(source)["web"].gauges == {"stopped": 0, "paused": 0}, "who uses CPU time is not paused"
 
 
 def test_machines_come_and_go(source: VmStates, tmp_path: Path) -> None:
