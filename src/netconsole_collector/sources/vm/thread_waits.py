@@ -30,6 +30,8 @@ _OF_SWITCH = re.compile(r"(handler|revalidator)(\d+)")
 NAMELESS = "thread without a name"
 IO_THREAD = "I/O thread "
 """Before the id of an I/O thread, which people choose."""
+_OF_MONITOR = "IO mon_iothread"
+"""QEMU answers its managers there (monitor/monitor.c). It is built as an I/O thread, and no disk uses it."""
 _UNNAMED = ("qemu-", "kvm")
 """How a thread of QEMU is called that was given no name: as its program."""
 _PMD = "pmd"
@@ -171,6 +173,8 @@ def role_of(comm: str, is_main: bool) -> str:
         return "{} {}".format(switch.group(1), switch.group(2))
     if _WORKER.match(comm):
         return "vhost worker"
+    if comm == _OF_MONITOR:
+        return "monitor thread"
     if comm.startswith("IO "):
         return IO_THREAD + comm[3:]
     if is_main:

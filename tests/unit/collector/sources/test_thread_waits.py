@@ -53,6 +53,7 @@ def rows(source: ThreadWaits) -> dict[tuple[str, str], Row]:
         ("CPU 0/TCG", False, "vCPU 0"),
         ("vhost-4711", False, "vhost worker"),
         ("IO iothread1", False, "I/O thread iothread1"),
+        ("IO mon_iothread", False, "monitor thread"),
         ("qemu-system-x86", True, "main thread"),
         ("qemu-system-x86", False, "thread without a name"),  # without debug-threads=on
         ("worker", False, "thread worker"),
