@@ -1,7 +1,7 @@
 """Which counter of the kernel moves now: it tells apart what ends at one place, where the kernel gives no reason."""
 
 import time
-from typing import Dict, Sequence
+from typing import Dict, NamedTuple, Sequence
 
 from netconsole_collector.primitives import files
 from netconsole_collector.sources.net.protocol_counters import PAIRED, SINGLE, parse_paired, parse_single
@@ -10,8 +10,15 @@ _READINGS, _PAUSE_S = 4, 0.25
 _ROOT = b"/proc/thread-self/net/"
 
 
-def moving(names: Sequence[str]) -> str:
-    """The one of these counters (UdpNoPorts) of the calling thread's namespace that moves most; empty where none does.
+class Moved(NamedTuple):
+    """``name``: of the counter; empty where none does. ``is_now``: it moves now; else it only has, at some time."""
+
+    name: str
+    is_now: bool
+
+
+def moving(names: Sequence[str]) -> Moved:
+    """The one of these counters (UdpNoPorts) of the calling thread's namespace that moves most.
 
     Of those that move alike it is the first. When all is over: where all that has ever counted counted alike.
     """
@@ -24,13 +31,13 @@ def moving(names: Sequence[str]) -> str:
     return most({name: now[name] - before.get(name, 0) for name in now}, now)
 
 
-def most(moved: Dict[str, int], counted: Dict[str, int]) -> str:
+def most(moved: Dict[str, int], counted: Dict[str, int]) -> Moved:
     """By how much each moved, and what it has counted since it began."""
     name = max(moved, key=lambda one: moved[one], default="")
     if name and moved[name] > 0:
-        return name
+        return Moved(name, True)
     known = [one for one in counted if counted[one]]
-    return known[0] if len({counted[one] for one in known}) == 1 else ""
+    return Moved(known[0] if len({counted[one] for one in known}) == 1 else "", False)
 
 
 def _counters(names: Sequence[str]) -> Dict[str, int]:

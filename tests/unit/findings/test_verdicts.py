@@ -168,6 +168,13 @@ def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None
         ("unknown", True, 0, "", None),  # late, of a connection that has ended
         ("unknown", False, 0, "TcpInCsumErrors", "a wrong TCP checksum, sent by 192.0.2.1"),
         ("NOT_SPECIFIED", True, 1, "", None),
+        (
+            "NOT_SPECIFIED",
+            False,
+            1,
+            "TcpExtTCPMinTTLDrop",
+            "the socket of port 9 takes near hosts alone (TTL): 192.0.2.1 is too far",
+        ),
     ],
 )
 def test_what_tcp_refuses_is_told_where_the_kernel_gives_no_reason(
@@ -177,9 +184,12 @@ def test_what_tcp_refuses_is_told_where_the_kernel_gives_no_reason(
     asked = {**PACKET, "protocol": "TCP", "reason": reason, "location": "tcp_v4_rcv", **({"syn": 1} if syn else {})}
     answer: dict[str, Any] = {"process": "sshd/7", "others": 0, "is_time_wait": False, "is_nobody": is_nobody}
     assert verdicts.verdict("listen-queue-full", asked, is_answered=False) is None
-    found = verdicts.verdict("listen-queue-full", {**asked, **answer, "moved": moved}, is_answered=True)
+    answer |= {"moved": moved, "is_moving": True}
+    found = verdicts.verdict("listen-queue-full", {**asked, **answer}, is_answered=True)
     assert (found.why if found is not None else None) == why
     assert found is None or found.level == "!"
+    if moved:  # of another time: it says nothing of this packet
+        assert verdicts.verdict("listen-queue-full", {**asked, **answer, "is_moving": False}, is_answered=True) is None
 
 
 @pytest.mark.parametrize(("provenance", "is_unsure"), [("inferred", True), ("kernel", False)])

@@ -74,7 +74,7 @@ def answer(arguments: Json) -> Any:
     connection from this port begins, to `peer`. `tunnel`: nobody is there, and a VXLAN device that would be is down.
 
     `moved`: of the counters that ``counters`` names (with spaces between) the one that moves most meanwhile; empty
-    where none does. `is_nobody`, of a listener: none listens at ``port``.
+    where none does; `is_moving`: else it only has, at some time. `is_nobody`, of a listener: none listens at ``port``.
     """
     wanted = text(arguments, "wanted")
     if wanted == "sender":
@@ -105,7 +105,8 @@ def answer(arguments: Json) -> Any:
     document = _document(found)
     if "counters" in arguments:
         names = text(arguments, "counters").split()
-        document["moved"] = within(arguments, lambda: moving(names))
+        moved = within(arguments, lambda: moving(names))
+        document.update(moved=moved.name, is_moving=moved.is_now)
     if wanted == "listener":
         document.update(is_time_wait=waits, has_refused=has_refused)
         document["is_nobody"] = all(one.port != arguments.get("port") for one in everyone)
