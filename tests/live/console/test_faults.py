@@ -1,7 +1,8 @@
 """Faults made by hand: each is one incident, which says who and why, and counts exactly what was lost.
 
 The faults are data (tests/faults). They are made side by side, each in namespaces of its own, on one running session;
-then those that change the whole machine, one by one.
+then those that change the whole machine, one by one. One of each question is made again on the session of a far host,
+which is this machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
+from netconsole.far.door import Approach
+from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.findings.incident import Incident, once_each
 from netconsole.findings.incidents import Incidents
 from netconsole.probes.catalogue import load_all
@@ -28,6 +31,7 @@ from netconsole.run.preflight import RunPlan
 from netconsole.telemetry.state import State
 from tests.support.live.faults import LIMIT_S, Fault, all_faults
 from tests.support.live.network import IS_EMULATED
+from tests.support.local_line import LocalLine
 
 pytestmark = pytest.mark.costs  # its senders keep a pace, and need the machine for themselves
 
@@ -41,6 +45,20 @@ PROBES = (
     "softirq_health",
     "protocol_counters",
 )
+FAR = {
+    "backlog": "program-queue-alone",
+    "bridge_port": "isolated-ports",
+    "conntrack": "iptables-legacy-input",
+    "firewall": "nft-input",
+    "neighbour": "neighbour-silent",
+    "programs": "xdp",
+    "queue": "tbf-burst",
+    "reader": "raw-socket-copies",
+    "route": "forwarding-off",
+    "sockets": "port-connected",
+    "stranger": "stale-neighbour",
+}
+"""By question, a fault of which a far host is asked it."""
 SECOND_NS = 1_000_000_000
 AT_ONCE = 6 if IS_EMULATED else 24
 """24 make about 60 namespaces: of more the counters are read late, and of more than 128 not at all. An emulated machine
@@ -66,14 +84,20 @@ FOUND_AFTER = 3
 class Watch:
     """The incidents of a live session, as the console would follow them."""
 
-    def __init__(self, profile_name: str = "summary", probes: Sequence[str] = PROBES, netns: int = 0) -> None:
+    def __init__(
+        self,
+        profile_name: str = "summary",
+        probes: Sequence[str] = PROBES,
+        netns: int = 0,
+        host: AnyHost = THIS_HOST,
+    ) -> None:
         """``netns``: the inode of the one namespace that it is about; 0: of all."""
         manifests = load_all()
         profile = load(profile_name, manifests)
         if netns:
             profile = replace(profile, filters={**profile.filters, "netns": netns})
         self.plan = RunPlan(profile, manifests, plan(profile, manifests, probes))
-        self._session = session_of(self.plan)
+        self._session = session_of(self.plan, host)
         self._incidents = Incidents(manifests)
         self._changed = threading.Condition()
         self.intervals = 0
@@ -159,11 +183,29 @@ class Round:
 @pytest.fixture(scope="module")
 def after(request: pytest.FixtureRequest) -> Iterator[tuple[Watch, dict[str, After]]]:
     """Every fault that this kernel can have, of those whose tests run."""
-    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    with closing(Watch()) as watch:
+        yield watch, _made(watch, _asked(request, "name"))
+
+
+@pytest.fixture(scope="module")
+def after_far(request: pytest.FixtureRequest) -> Iterator[tuple[Watch, dict[str, After]]]:
+    """The same, on a session of a far host."""
+    way = Approach("ssh://me@here", may_ask=False, line=LocalLine())
+    with closing(way), closing(Watch(host=way.enter([]))) as watch:
+        yield watch, _made(watch, {FAR[question] for question in _asked(request, "question")})
+
+
+def _asked(request: pytest.FixtureRequest, parameter: str) -> set[str]:
+    """The values of a parameter in the tests that run."""
+    specs = [item.callspec for item in request.session.items if hasattr(item, "callspec")]
+    return {spec.params[parameter] for spec in specs if parameter in spec.params}
+
+
+def _made(watch: Watch, names: set[str]) -> dict[str, After]:
     known: dict[str, After] = {}
-    with closing(Watch()) as watch, ThreadPoolExecutor(HANDS) as hands, ExitStack() as rounds:
+    with ThreadPoolExecutor(HANDS) as hands, ExitStack() as rounds:
         assert watch.until(watch.settled)
-        faults = [one for one in all_faults() if one.name in asked]
+        faults = [one for one in all_faults() if one.name in names]
         # Those that last come last, with fewest beside them: what many namespaces count is read less often.
         together = sorted((one for one in faults if not one.alone), key=lambda one: "small" in one.expect)
         batches = [together[at : at + AT_ONCE] for at in range(0, len(together), AT_ONCE)]
@@ -176,7 +218,7 @@ def after(request: pytest.FixtureRequest) -> Iterator[tuple[Watch, dict[str, Aft
                 coming = Round(following, hands, rounds)
             known |= {one.fault.name: one for one in _watched(watch, now, hands)}
             now.remove()
-        yield watch, known
+    return known
 
 
 def _send(watch: Watch, now: Round) -> None:
@@ -218,7 +260,15 @@ def _shown(fault: Fault, incidents: Sequence[Incident]) -> str:
 def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
     name: str, after: tuple[Watch, dict[str, After]]
 ) -> None:
-    watch, known = after
+    _check(name, *after)
+
+
+@pytest.mark.parametrize("question", FAR)
+def test_a_far_host_is_asked_and_says_the_same(question: str, after_far: tuple[Watch, dict[str, After]]) -> None:
+    _check(FAR[question], *after_far)
+
+
+def _check(name: str, watch: Watch, known: dict[str, After]) -> None:
     if name not in known:
         pytest.skip("cannot run here: the kernel lacks what the fault is made with, or the machine is too slow for it")
     fault, incidents, shown, trouble = known[name]
