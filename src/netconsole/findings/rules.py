@@ -17,6 +17,8 @@ from netconsole_collector.names.netns_labels import is_namespace_inode
 
 ANYTHING = "*"
 """Instead of a value in ``where``: the row has this label, and it is not empty."""
+NOT = "!"
+"""Before a value in ``where``: the row has any other."""
 MAX_NAME = 90
 """Longer than any name, and than what a counter means in our words."""
 MAX_WORD = 1024
@@ -46,11 +48,14 @@ class HasWhere(Protocol):
 
 
 def fits(rule: HasWhere, labels: Mapping[str, object]) -> bool:
-    """Whether the row is one that the rule speaks of. ``*`` stands for anything but nothing."""
-    return all(
-        str(labels.get(name)) in wanted or (ANYTHING in wanted and labels.get(name) is not None)
-        for name, wanted in rule.where.items()
-    )
+    """Whether the row is one that the rule speaks of. ``*`` stands for anything but nothing, ``!0`` for all but 0."""
+    return all(any(_is(one, labels.get(name)) for one in wanted) for name, wanted in rule.where.items())
+
+
+def _is(wanted: str, label: object) -> bool:
+    if wanted.startswith(NOT):
+        return str(label) != wanted[len(NOT) :]
+    return str(label) == wanted or (wanted == ANYTHING and label is not None)
 
 
 def rule_of(rule: FindingSpec, causes: Causes | None, labels: Mapping[str, object]) -> FindingSpec | None:
