@@ -251,13 +251,16 @@ def test_the_rule_that_drops(ends: Ends, deny: str, policy: str, expected: dict[
         (["udp dport vmap { 9 : jump deny }"], {"rule": None, "remains": False, "moved": 0, "uncounted": 2}),
         (["udp dport 9 drop", "ip saddr 192.0.2.1 drop", "drop"], {"rule": "udp dport 9 drop", "remains": False}),
         (["udp dport 9 limit rate over 1/second drop", "drop"], {"rule": None, "remains": False, "uncounted": 2}),
+        (["udp dport 10-99 drop", "ip saddr 192.0.2.128/25 drop", "ip daddr & 0.0.0.3 != 2 drop", "udp dport 5-9 drop"],
+         {"rule": "udp dport 5-9 drop", "remains": False, "rules": 1}),
+        (["ip saddr 192.0.2.0/25 drop", "drop"], {"rule": "ip saddr 192.0.2.0/25 drop", "remains": False}),
         (["udp dport { 9, 53 } drop", "udp dport 9 drop"], {"rule": None, "remains": False, "uncounted": 2}),
         ([f"udp dport {{ {port}, 53 }} counter drop" for port in (*range(100, 170), 9)],
          {"rule": "udp dport { 9, 53 } drop", "remains": False, "moved": 1, "rules": 71}),
     ],
     ids=["another protocol", "other addresses and ports", "a counter of all", "one of two has a counter", "by a map",
-         "the first of several that all fit", "the first may let some through", "a set is not looked into",
-         "very many that count"],
+         "the first of several that all fit", "the first may let some through", "ranges, networks and bits",
+         "a network that fits", "a set is not looked into", "very many that count"],
 )  # fmt: skip
 def test_rules_that_cannot_have_dropped_such_a_packet_are_left_out(
     ends: Ends, rules: list[str], expected: dict[str, object]
