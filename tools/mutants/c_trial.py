@@ -41,7 +41,10 @@ USERS = {
     "path.h": ("host_path", "local_path", "echo_host"),
     "sockets.h": ("socket_drops", "reuseport_skew"),
     "stages.h": ("irq_path", "tx_kick_path"),
+    "stream.h": ("mirror",),
+    "tally.h": ("mirror", "mirror_xdp"),
     "tap.h": ("tun_queues", "vhost_queues"),
+    "tunnel.h": ("mirror",),
 }
 """Of a shared header: probes that use it and show what it does. The tests of the headers themselves come first."""
 _PROGRAMS = """

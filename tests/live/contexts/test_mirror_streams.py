@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.live.contexts.test_mirror import Mirror, vxlan
-from tests.support.live.contexts.packets import IPV4, IPV6, MACS, TCP
+from tests.support.live.contexts.packets import IPV4, IPV6, MACS, TCP, UDP
 from tests.support.live.contexts.unattached import UnattachedProbe
 
 PROBE = "mirror"
@@ -31,6 +31,7 @@ class Segment:
     fragment: int = 0
     options: bytes = b""
     words: int = 8
+    protocol: int = TCP
     shown: int | None = None
     """Bytes that are there from the TCP header on, of more that the IP header tells of; None: all."""
 
@@ -40,9 +41,9 @@ class Segment:
         shown, size = body[: self.shown], len(body)
         if self.is_6:
             ends = b"".join(socket.inet_pton(socket.AF_INET6, one) for one in ("2001:db8::1", "2001:db8::2"))
-            return MACS + struct.pack(">HIHBB", IPV6, 6 << 28, size, TCP, 64) + ends + shown
+            return MACS + struct.pack(">HIHBB", IPV6, 6 << 28, size, self.protocol, 64) + ends + shown
         words, ends = 5 + len(self.options) // 4, bytes([10, 1, 0, 1, 10, 2, 0, 1])
-        ip = struct.pack(">BBHHHBBH", 0x40 | words, 0, 4 * words + size, 1, self.fragment, 64, TCP, 0)
+        ip = struct.pack(">BBHHHBBH", 0x40 | words, 0, 4 * words + size, 1, self.fragment, 64, self.protocol, 0)
         return MACS + struct.pack(">H", IPV4) + ip + ends + self.options + shown
 
 
@@ -97,6 +98,11 @@ END = Segment(900, 0, FIN | ACK)
         ([*at(2**31, 2**31 - LONGEST), Segment(2**31 + 100, 0, FIN)], (101, 0)),
         ([Segment(one, 100, is_6=True) for one in (0, 200, 400)], (500, 100)),
         ([Segment(one, 100, shown=20) for one in (0, 200, 400)], (500, 100)),  # the sender cut them
+        ([Segment(one, 100, shown=14) for one in (0, 200, 400)], (500, 100)),
+        ([Segment(one, 100, shown=13) for one in (0, 200, 400)], (0, 0)),
+        ([Segment(one, 100, is_6=True, shown=14) for one in (0, 200, 400)], (500, 100)),
+        ([Segment(one, 100, is_6=True, shown=13) for one in (0, 200, 400)], (0, 0)),
+        ([Segment(one, 100, protocol=UDP) for one in (0, 200, 400)], (0, 0)),
         ([Segment(one, 100, options=b"\1\1\1\1") for one in (0, 200, 400)], (0, 0)),
         ([Segment(one, 100, fragment=0x2000) for one in (0, 200, 400)], (0, 0)),
         ([Segment(one, 100, fragment=5) for one in (0, 200, 400)], (0, 0)),
