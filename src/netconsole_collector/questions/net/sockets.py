@@ -6,6 +6,7 @@ in TIME-WAIT. `has_refused`: connections with an older time stamp were refused t
 for a connection that has ended is thrown away by every host.
 """
 
+import os
 import socket
 import struct
 from collections import Counter
@@ -17,6 +18,7 @@ from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import BadQuestion, Json, text
 from netconsole_collector.questions.moving import moving
 from netconsole_collector.questions.net import group_programs
+from netconsole_collector.questions.net.programs import name_of, queried
 from netconsole_collector.questions.net.rtnetlink import RouteSocket
 from netconsole_collector.questions.within import sysctl, within
 from netconsole_collector.sources.net.netlink_messages import (
@@ -37,6 +39,7 @@ _NEW = socket.IPPROTO_TCP, 1 << 3 | 1 << 12  # TCP_SYN_RECV, TCP_NEW_SYN_RECV
 _CALLING = socket.IPPROTO_TCP, 1 << 2  # TCP_SYN_SENT
 _OPEN = 1 << TCP_CLOSE | 1 << 1 | 1 << 2  # ESTABLISHED, SYN_SENT; a UDP socket without a peer is CLOSE
 _UP = 1
+_SK_LOOKUP = 36  # BPF_SK_LOOKUP of enum bpf_attach_type
 _INFO, _INFO_KIND, _INFO_DATA, _VXLAN_PORT = 18, 1, 2, 15  # IFLA_LINKINFO and below; IFLA_VXLAN_PORT
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
@@ -69,12 +72,12 @@ def answer(arguments: Json) -> Any:
 
     `is_elsewhere`, of a port: somebody is there, and nobody at the address ``target``. `is_ipv4_only`, `is_ipv6_only`:
     somebody is there at any address, and of this family alone. `bound_device`: the device to which the first one is
-    bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF
-    program sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a
-    connection from this port begins, to `peer`. `tunnel`: nobody is there, and a VXLAN device that would be is down.
-
-    `moved`: of the counters that ``counters`` names (with spaces between) the one that moves most meanwhile; empty
-    where none does; `is_moving`: else it only has, at some time. `is_nobody`, of a listener: none listens at ``port``.
+    bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF program
+    sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a connection
+    from this port begins, to `peer`. `lookup_program`: a BPF program that chooses sockets in this namespace. `tunnel`:
+    nobody is there, and a VXLAN device that would be is down. `moved`: of the counters that ``counters`` names (with
+    spaces between) the one that moves most meanwhile; empty where none does; `is_moving`: else it only has, at some
+    time. `is_nobody`, of a listener: none listens at ``port``.
     """
     wanted = text(arguments, "wanted")
     if wanted == "sender":
@@ -114,6 +117,7 @@ def answer(arguments: Json) -> Any:
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
         _add_program(document, group_programs.INGRESS)
         document["is_calling"] = is_calling and bool(found)
+        document["lookup_program"] = within(arguments, _lookup_program)
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
         document["tunnel"] = tunnel
         document["bound_device"] = bound[0] if bound else None
@@ -132,6 +136,16 @@ def _port(arguments: Json) -> Tuple[str, int]:
 def _add_program(document: Json, direction: int) -> None:
     program = group_programs.of_process(document["process"], direction)
     document.update(group=program.group if program else None, group_program=program.name if program else None)
+
+
+def _lookup_program() -> Optional[str]:
+    """The name of the BPF program that chooses sockets in the namespace of the calling thread (since 5.9)."""
+    namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = queried(namespace, _SK_LOOKUP)
+    finally:
+        os.close(namespace)
+    return name_of(found[0]) if found else None
 
 
 def refused_in(netstat: bytes) -> bool:
