@@ -114,6 +114,12 @@ def test_a_firewall_at_an_unknown_hook_explains_what_could_not_be_sent() -> None
             "a wrong UDP checksum, sent by 192.0.2.1",
         ),
         (
+            "nobody-listens",
+            {**PORT, **TO_IPV6},
+            {"process": None, "target_port": 4789, "moved": "Udp6InCsumErrors"},
+            "a wrong UDP checksum, or none, sent by 2001:db8::1",
+        ),
+        (
             "receive-buffer-full",
             SOCKET,
             {"process": "named/7", "port": 53, "moved": "XfrmInPolBlock"},
