@@ -43,7 +43,8 @@ CPU = max(os.sched_getaffinity(0))
 SHARE, PERIOD_US = 10, 100_000
 """Percent of a CPU, and how long a control group's account of it is."""
 READS_PER_S = 20
-WAITS = "waits for a CPU"
+WAITS, IO, VCPUS = "waits for a CPU", "the I/O limit of its disks", "the virtual CPUs"
+"""READS polls, so that its virtual CPU never rests."""
 SOURCES = ("vm_states", "thread_waits", "link_rates", "io_limits")
 
 
@@ -119,18 +120,21 @@ def caps(one: TinyGuest, probes: Sequence[str] = SOURCES) -> dict[str, dict[str,
     return {"first": found["verdict"], **{cap["name"]: cap for cap in found["caps"]}}
 
 
-def only(found: dict[str, dict[str, str]], name: str) -> str:
-    """The text of this cap, which is said first. Threads may wait as well: this machine has other work, too."""
+def only(found: dict[str, dict[str, str]], name: str, *also: str) -> str:
+    """The text of this cap, which is said first. Threads may wait as well: this machine has other work, too.
+
+    ``also``: what caps such a machine besides.
+    """
     assert found[name]["state"] == "caps", found
     assert found["first"]["text"] in (found[name]["text"], found[WAITS]["text"]), found
-    others = {cap for cap, said in found.items() if said["state"] == "caps"} - {"first", name, WAITS}
+    others = {cap for cap, said in found.items() if said["state"] == "caps"} - {"first", name, WAITS, *also}
     assert others <= {"anything else that stands out"}, found
     return found[name]["text"]
 
 
-def first(found: dict[str, dict[str, str]], name: str) -> str:
+def first(found: dict[str, dict[str, str]], name: str, *also: str) -> str:
     """The text of a limit: it is said before all others, also where threads wait."""
-    text = only(found, name)
+    text = only(found, name, *also)
     assert found["first"]["text"] == text, found
     return text
 
@@ -163,7 +167,7 @@ def test_a_virtual_cpu_that_never_rests() -> None:
     with guest(SPINS) as one:
         found = caps(one)
     # Where other work takes its CPU, it waits, and is not busy all the time.
-    name = "the virtual CPUs" if found["the virtual CPUs"]["state"] == "caps" else WAITS
+    name = VCPUS if found[VCPUS]["state"] == "caps" else WAITS
     assert only(found, name).startswith(("its vCPU 0 uses ", f"{one.name}: "))
 
 
@@ -206,18 +210,18 @@ def test_segmentation_offload_that_is_off() -> None:
 def test_the_limit_of_its_disk(tmp_path: Path) -> None:
     with loop(tmp_path / "disk") as disk, guest(READS, disk=f"/dev/{disk.name}") as one:
         with limited(disk, READS_PER_S, one.pid):
-            text = first(caps(one), "the I/O limit of its disks")
+            text = first(caps(one), IO, VCPUS)
         assert text.startswith(f"its control group limits its I/O on {disk.name} (io.max): ")
         assert text.endswith(f" of {READS_PER_S} reads per second")
-        without = caps(one)["the I/O limit of its disks"]
+        without = caps(one)[IO]
     assert without["state"] == "free"
 
 
 def test_the_limit_that_qemu_keeps_of_its_disk(tmp_path: Path) -> None:
     with loop(tmp_path / "disk") as disk:
         with guest(READS, disk=f"/dev/{disk.name},throttling.iops-total={READS_PER_S}") as one:
-            text = first(caps(one, (*SOURCES, "block_path")), "the I/O limit of its disks")
+            text = first(caps(one, (*SOURCES, "block_path")), IO, VCPUS)
         assert text.startswith(f"QEMU itself limits a disk of it (iops-total={READS_PER_S}); it uses ")
         with guest(READS, disk=f"/dev/{disk.name},throttling.iops-write={READS_PER_S}") as one:
-            said = caps(one, (*SOURCES, "block_path"))["the I/O limit of its disks"]
+            said = caps(one, (*SOURCES, "block_path"))[IO]
         assert said["state"] == "free" and said["text"].endswith(f"it uses 0 % of iops-write at {disk.name}")
