@@ -28,6 +28,8 @@ RDONLY_CAST = 0x7FFFFFF0
 _NAME_BYTES = 16
 _LOG_BYTES = (1 << 20, 1 << 24)
 """The reason is at the end of the log. A log that does not fit is asked for once more, with more room."""
+KEPT_LOG = 16384
+"""Characters of its end that are passed on. Whole logs of some probes would be more than a document may have."""
 _STATISTICS = re.compile(
     r"processed \d|verification time|stack depth|peak_states|max_states_per|BPF program is too large"
 )
@@ -35,7 +37,7 @@ _TRACE = re.compile(r"\d+: |from \d+ to|R\d+\w*=|; |func#|last_idx|regs=|parent 
 
 
 class LoadRefused(Exception):
-    """The kernel refused a program. The message is one sentence. ``log`` is all that the verifier said."""
+    """The kernel refused a program. The message is one sentence. ``log`` is the end of what the verifier said."""
 
     def __init__(self, why: str, log: str = "") -> None:
         super().__init__(why)
@@ -69,7 +71,7 @@ def load(
             if error.errno != errno.ENOSPC:
                 break
     text = log.value.decode("utf-8", "backslashreplace") if log else ""
-    raise LoadRefused("the kernel refused the program: {}".format(_reason(text, first)), text)
+    raise LoadRefused("the kernel refused the program: {}".format(_reason(text, first)), text[-KEPT_LOG:])
 
 
 def link(code: bytes, functions: Mapping[int, int]) -> bytes:
