@@ -90,6 +90,7 @@ static inline struct group_row *group_of(struct member_key *member, struct sock_
     return group;
 }
 
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
 /* Counts the sockets that the group has now: one that was closed is not among them, and one that took its place begins anew. */
 static inline void look_at_sockets(struct group_row *group, struct member_key *member, struct sock_reuseport *shared, int is_enough)
 {
@@ -110,6 +111,7 @@ static inline void look_at_sockets(struct group_row *group, struct member_key *m
     if (is_enough && workers <= MOST_SOCKETS)
         group->idle = workers - busy;
 }
+#endif
 
 /* The flow of the datagram that came last to this socket. Of two CPUs that put one there at once, both may see the same: then the other
  * flow is seen at its next datagram. */
@@ -160,8 +162,16 @@ static inline void account(struct nc_config *config, struct sock *sk)
         return;
     if (is_new)
         __sync_fetch_and_add(&group->flows, 1);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
     if (is_first || row->received % ENOUGH == 0)
         look_at_sockets(group, &member, shared, row->received >= ENOUGH);
+#else   /* their verifiers (5.10, 6.1) do not come to the end of that loop */
+    group->workers = NC_READ(shared, num_socks);
+    if (is_first)
+        __sync_fetch_and_add(&group->busy, 1);
+    if (row->received >= ENOUGH)
+        group->idle = group->workers > group->busy ? group->workers - group->busy : 0;
+#endif
 }
 
 int ready(struct bpf_raw_tracepoint_args *ctx)
