@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -23,6 +22,7 @@ import pytest
 from tests.support.console_command import COMMAND
 from tests.support.live.disks import limited, loop
 from tests.support.live.network import run
+from tests.support.live.rivals import rival
 from tests.support.live.tiny_guest import HALTS, READS, SPINS, Card, TinyGuest
 
 pytestmark = pytest.mark.costs  # its machines take a CPU, and say how much of it they get
@@ -31,14 +31,6 @@ LIMIT_S = 90.0
 FRAME = bytes.fromhex("ffffffffffff 020000000001 88b5") + bytes(986)
 """1 000 bytes: a broadcast of an EtherType for local experiments (IEEE 802, 88b5)."""
 PAUSE_S = 0.01
-RIVAL = """
-import os, sys
-os.sched_setaffinity(0, {int(sys.argv[1])})
-os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-print(flush=True)
-while True:
-    pass
-"""
 CPU = max(os.sched_getaffinity(0))
 SHARE, PERIOD_US = 10, 100_000
 """Percent of a CPU, and how long a control group's account of it is."""
@@ -75,17 +67,6 @@ def frames(one: TinyGuest, per_s: int) -> Iterator[None]:
         finally:
             ended.set()
             sending.join()
-
-
-@contextmanager
-def rival(cpu: int) -> Iterator[int]:
-    """A program that takes all it gets of a CPU; its number."""
-    with subprocess.Popen([sys.executable, "-c", RIVAL, str(cpu)], stdout=subprocess.PIPE) as one:
-        assert one.stdout is not None and one.stdout.readline() == b"\n"
-        try:
-            yield one.pid
-        finally:
-            one.kill()
 
 
 @contextmanager
@@ -172,7 +153,7 @@ def test_a_virtual_cpu_that_never_rests() -> None:
 
 
 def test_who_takes_the_cpu_of_a_virtual_cpu() -> None:
-    with guest(SPINS) as one, rival(CPU) as other:
+    with guest(SPINS) as one, rival(CPU, is_first=True) as other:
         os.sched_setaffinity(one.vcpu, {CPU})
         text = only(caps(one), WAITS)
     assert f"({other})" in text and f"of CPU {CPU}" in text and "vCPU 0 waits for a CPU" in text

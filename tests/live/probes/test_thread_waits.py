@@ -19,6 +19,7 @@ from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.run.preflight import RunPlan
+from tests.support.live.rivals import rival
 
 pytestmark = pytest.mark.costs  # its programs take a CPU, and say how much of it they get
 
@@ -39,7 +40,6 @@ def vcpu():
 threading.Thread(target=vcpu, daemon=True).start()
 sys.stdin.read()
 """
-RIVAL = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True)\nwhile True: pass"
 
 
 class Machine:
@@ -58,15 +58,6 @@ class Machine:
         """Nanoseconds on a CPU, and waiting for one."""
         ran, waited, _ = Path(f"/proc/{self._process.pid}/task/{self.tid}/schedstat").read_text().split()
         return int(ran), int(waited)
-
-
-def rival(stack: ExitStack, cpu: int) -> int:
-    """A program that takes all it gets of a CPU; its number."""
-    one = subprocess.Popen(["/usr/bin/python3", "-c", RIVAL, str(cpu)], stdout=subprocess.PIPE)
-    stack.callback(one.wait)
-    stack.callback(one.kill)
-    assert one.stdout is not None and one.stdout.readline() == b"\n"
-    return one.pid
 
 
 class Watched:
@@ -142,7 +133,7 @@ def test_a_virtual_cpu_whose_cpu_another_takes_is_named_with_who_takes_it(stack:
     machine = Machine(stack, "web-07", cpu, 1.0)
     watched.until_row(machine.tid)
     before, row_before = machine.books(), watched.row(machine.tid)
-    pid = rival(stack, cpu)
+    pid = stack.enter_context(rival(cpu))
     found = watched.until_incident("web-07")
     watched.for_intervals(5)
     after, row = machine.books(), watched.row(machine.tid)
@@ -157,7 +148,7 @@ def test_a_virtual_cpu_whose_cpu_another_takes_is_named_with_who_takes_it(stack:
 @pytest.mark.proves("thread_waits", "findings.threads.waited_ns.!")
 def test_one_that_wants_little_and_waits_for_some_of_it_is_said_later(stack: ExitStack) -> None:
     cpu = max(os.sched_getaffinity(0))
-    rival(stack, cpu)
+    stack.enter_context(rival(cpu))
     Machine(stack, "db-02", cpu, 0.2)
     found = Watched(stack).until_incident("db-02")
     assert found.level == "!", found.sentence

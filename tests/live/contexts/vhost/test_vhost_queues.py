@@ -5,11 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from tests.support.live.contexts.moments import MS, Span, elapsed, lies, wait
 from tests.support.live.contexts.taps import RX, TX, Tap, Taps
 from tests.support.live.contexts.unattached import UnattachedProbe
 from tests.support.live.contexts.vhost_types import NET, NET_QUEUE, POLL, QUEUE
+from tests.support.live.rivals import rival
 
 Load = Callable[..., UnattachedProbe]
 FUNCTIONS = {
@@ -563,14 +562,3 @@ def test_what_the_scheduler_says_of_a_worker(load: Load) -> None:
 def totals() -> list[int]:
     """Of this thread: CPU time and waits in ns, and how often it got a CPU."""
     return [int(one) for one in Path("/proc/thread-self/schedstat").read_text().split()]
-
-
-@contextmanager
-def rival(cpu: int) -> Iterator[None]:
-    """A process that is always ready to run there."""
-    program = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True:\n    pass"
-    with subprocess.Popen([sys.executable, "-c", program]) as process:
-        try:
-            yield
-        finally:
-            process.kill()
