@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from netconsole.base import figure
@@ -49,13 +49,14 @@ class HasWhere(Protocol):
 
 def fits(rule: HasWhere, labels: Mapping[str, object]) -> bool:
     """Whether the row is one that the rule speaks of. ``*`` stands for anything but nothing, ``!0`` for all but 0."""
-    return all(any(_is(one, labels.get(name)) for one in wanted) for name, wanted in rule.where.items())
+    return all(_is_one_of(wanted, labels.get(name)) for name, wanted in rule.where.items())
 
 
-def _is(wanted: str, label: object) -> bool:
-    if wanted.startswith(NOT):
-        return str(label) != wanted[len(NOT) :]
-    return str(label) == wanted or (wanted == ANYTHING and label is not None)
+def _is_one_of(wanted: Sequence[str], label: object) -> bool:
+    said = str(label)
+    if said in wanted or (label is not None and ANYTHING in wanted):
+        return True
+    return any(one.startswith(NOT) and one[len(NOT) :] != said for one in wanted)
 
 
 def rule_of(rule: FindingSpec, causes: Causes | None, labels: Mapping[str, object]) -> FindingSpec | None:
