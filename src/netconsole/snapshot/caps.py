@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from netconsole.base import figure
 from netconsole.snapshot.document import IncidentData, number
-from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow, bits_per_s, role
+from netconsole.snapshot.machine_figures import WORKER, MachineFigures, SnapshotRow, bits_per_s, role
 from netconsole_collector.names.fact_keys import key as fact_key
 
 CapState: TypeAlias = Literal["caps", "free", "unknown"]
@@ -135,7 +135,7 @@ def _worker(one: MachineFigures) -> Cap:
     if one.moves_packets_itself():
         found = _busiest(one, "main thread", name, FULL_PCT, full)
         return Cap(found.state, name, f"QEMU moves its packets itself, without vhost: {found.text}")
-    return _busiest(one, "vhost worker", name, FULL_PCT, full)
+    return _busiest(one, WORKER, name, FULL_PCT, full)
 
 
 def _vcpus(one: MachineFigures) -> Cap:
@@ -356,31 +356,32 @@ def _io_limit(one: MachineFigures) -> Cap:
         said = f"its control group limits its I/O on {row.get('device')} (io.max): {much}"
         if share >= FULL_PCT:
             return Cap("caps", name, said)
-    by_qemu = [_by_qemu(one, name, disk) for disk in _disks(one).values() if disk.get("limits")]
+    disks = _disks(one)
+    by_qemu = [_by_qemu(one, name, disk, disks) for disk in disks if disk.get("limits")]
     if by_qemu:
         return _worst(by_qemu)
     return Cap("free", name, said if worst is not None else "no control group of it limits its I/O, nor does QEMU")
 
 
-def _disks(one: MachineFigures) -> dict[str, dict[str, str]]:
-    """What is known of its disks: values by number and property."""
+def _disks(one: MachineFigures) -> list[dict[str, str]]:
+    """What is known of each of its disks: values by property."""
     prefix = fact_key("vm", one.name, "disk", "")
     found: dict[str, dict[str, str]] = {}
     for name, fact in one.snapshot.facts.items():
         if name.startswith(prefix):
             number_of_it, _, prop = name[len(prefix) :].partition("/")
             found.setdefault(number_of_it, {})[prop] = str(fact.value)
-    return found
+    return list(found.values())
 
 
-def _by_qemu(one: MachineFigures, name: str, disk: dict[str, str]) -> Cap:
-    """A limit that QEMU keeps (throttling). What it lets through is seen at the block device below."""
+def _by_qemu(one: MachineFigures, name: str, disk: dict[str, str], disks: Sequence[dict[str, str]]) -> Cap:
+    """A limit that QEMU keeps (throttling) of one of its disks. What it lets through is seen at the device below."""
     device, said = disk.get("on"), f"QEMU itself limits a disk of it ({disk['limits']})"
     rows = [row for row in one.rows("block_path", "ios") if row.get("vm") == one.name and row.get("device") == device]
     if not rows:
         lacks = _lacks(one, "block_path") if device is not None else "the device below it is not known"
         return Cap("unknown", name, f"{said}; how much of that it uses is not known: {lacks}")
-    if sum(other.get("on") == device for other in _disks(one).values()) > 1:
+    if sum(other.get("on") == device for other in disks) > 1:
         return Cap("unknown", name, f"{said}; how much of that it uses is not known: other disks of it lie on {device}")
     shares = []
     for what, limit in _QEMU_LIMIT.findall(disk["limits"]):
