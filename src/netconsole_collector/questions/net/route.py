@@ -14,6 +14,7 @@ import errno
 import socket
 from typing import Any, Optional, Set
 
+from netconsole_collector.primitives import files
 from netconsole_collector.primitives.netlink import Netlink
 from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.net.firewall import NETLINK_NETFILTER, base_chains
@@ -26,11 +27,12 @@ from netconsole_collector.questions.net.rtnetlink import (
     family_of,
 )
 from netconsole_collector.questions.within import sysctl, within
+from netconsole_collector.sources.net.protocol_counters import parse_single
 
 _IFLA_MTU = 4
 _IPV6_MIN_MTU = 1280  # include/uapi/linux/ipv6.h
 _DROP_UNICAST = "drop_unicast_in_l2_multicast"
-_XFRM = "/proc/thread-self/net/xfrm_stat"
+_XFRM = b"/proc/thread-self/net/xfrm_stat"
 _NO_KEY = "XfrmOutNoStates"
 
 
@@ -73,11 +75,10 @@ def _looked_up(device: str, target: str, source: str, refused: bool) -> Json:
 def _has_no_key() -> bool:
     """Whether the counter has ever moved here."""
     try:
-        with open(_XFRM, "rb") as counters:
-            values = dict(line.split()[:2] for line in counters if len(line.split()) == 2)
+        content = files.read(_XFRM, files.MAX_FILE_BYTES)
     except OSError:
         return False  # a kernel without IPsec, or without its counters
-    return values.get(_NO_KEY.encode("ascii"), b"0") != b"0"
+    return dict(parse_single(content.decode("ascii", "replace"))).get(_NO_KEY, 0) != 0
 
 
 def _has_nat() -> bool:

@@ -160,9 +160,8 @@ class Vswitchd:
         self._unanswered += 1
         stopped = self._stopped()
         self._why = f"{error}{stopped}"
-        since_s = self.silent_s
-        is_long = self._unanswered > 1 and (since_s is None or since_s >= SILENT_AFTER_S)
-        is_long = not self._waited() and is_long
+        has_waited, since_s = self._waited(), self.silent_s
+        is_long = not has_waited and self._unanswered > 1 and (since_s is None or since_s >= SILENT_AFTER_S)
         self.is_silent = True if stopped or is_long else None
         if self.is_silent:
             self._asked_again_at = time.monotonic() + ASK_AGAIN_S
