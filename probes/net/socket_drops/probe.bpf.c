@@ -1,6 +1,7 @@
 /* socket_drops - what goes wrong at each local socket: full receive buffers, retransmissions, resets.
  *
- * The key has the socket's inode, which tells the members of a SO_REUSEPORT group apart.
+ * The key has the socket's inode, which tells the members of a SO_REUSEPORT group apart. A reset ends its connection: a row of
+ * each would have one count, so the resets of a service share one.
  */
 
 #include "../../common/netconsole.h"
@@ -10,7 +11,7 @@
 enum { UDP_FAILED, QUEUE_FULL, RETRANSMITTED, RESET_RECEIVED, RESET_SENT };     /* counters */
 
 struct socket_key {
-    u64 inode;          /* 0: none any more (closing), or none yet (a connection being accepted) */
+    u64 inode;          /* 0: none any more (closing), or none yet (a connection being accepted), or resets */
     u64 owner;          /* the inode again: the collector shows it as the process that holds the socket */
     u64 address[2];
     u64 peer[2];
@@ -72,6 +73,18 @@ static inline void socket_of(struct socket_key *key, struct sock *sk)
             key->port = NC_READ((struct inet_sock *)sk, inet_sport);
             key->port = bpf_ntohs(key->port);
         }
+    }
+}
+
+/* Leaves out what a connection has for itself. A client's port is chosen from the high ones, so the lower one is the service's. */
+static inline void service_of(struct socket_key *key)
+{
+    key->inode = key->owner = 0;
+    if (key->port > key->peer_port) {
+        key->port = 0;
+    } else {
+        key->peer[0] = key->peer[1] = 0;
+        key->peer_port = 0;
     }
 }
 
@@ -173,6 +186,8 @@ static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, str
         return NULL;
     if (counter == UDP_FAILED)
         note_merged(&key, sk);
+    else if (counter == RESET_RECEIVED || counter == RESET_SENT)
+        service_of(&key);
     row = sockets.lookup_or_try_init(&key, &none);
     if (!row) {
         nc_ledger_add_many(NC_MAP_FULL, weight);

@@ -139,9 +139,31 @@ def test_each_socket_has_what_went_wrong_there(load: Load) -> None:
         7001, Ends(port=53, peer="", peer_port=0), NETNS, "UDP", buffer_full=3, no_memory=1, buffer_bytes=4096
     )
     assert rows[7002] == row(7002, Ends(port=0, peer="", peer_port=0), OTHER_NETNS, "ICMP", buffer_full=2)
-    sent = {"retransmits": 6, "resets_received": 1, "resets_sent": 3, "segments_sent": 900}
-    assert rows[7003] == row(7003, tcp6, OTHER_NETNS, "TCP", **sent)
-    assert len(rows) == 3 and probe.ledger() == {}
+    assert rows[7003] == row(7003, tcp6, OTHER_NETNS, "TCP", retransmits=6, segments_sent=900)
+    service = Ends("2001:db8::1", 80, "", 0)
+    assert rows[0] == row(0, service, OTHER_NETNS, "TCP", resets_received=1, resets_sent=3)
+    assert len(rows) == 4 and probe.ledger() == {}
+
+
+def test_resets_of_many_connections_are_one_row_of_their_service(load: Load) -> None:
+    """A row of each connection would have one count; 600 connections a second filled the table (healthy.toml)."""
+    probe = load(PROBE, sockets=4)
+    host = Sockets(probe)
+    service, peer, here = "198.51.100.1", "198.51.100.2", "192.0.2.1"
+    for number in range(100):
+        client = f"203.0.113.{number}"
+        probe.run("reset_sent", host.sock(Ends(service, 443, client, 40000 + number), 7000 + number))
+        probe.run("reset_received", host.sock(Ends(here, 50000 + number, peer, 443), 8000 + number))
+        probe.run("reset_received", host.sock(Ends("2001:db8::1", 1, f"2001:db8::{number + 2:x}", 9), 0, host.there))
+    probe.read()
+    rows = {(row["address"], row["port"], row["peer"], row["peer_port"]): row for row in probe.rows("sockets")}
+    counts = {place: (row["resets_sent"], row["resets_received"]) for place, row in rows.items()}
+    assert counts == {
+        (service, 443, None, 0): (100, 0),
+        (here, 0, peer, 443): (0, 100),
+        ("2001:db8::1", 1, None, 0): (0, 100),
+    }
+    assert probe.ledger() == {}
 
 
 @pytest.mark.proves(
@@ -177,6 +199,7 @@ def test_a_socket_has_the_latest_packet_that_it_lost(load: Load) -> None:
         7001: {**of_udp, **came, "ethertype": "IPv6", "protocol": "UDP", "length_bytes": 68},
         7002: {**came, "ethertype": "IPv4", "protocol": "unparsed", "length_bytes": 28},
         7003: None,
+        0: None,
     }
     assert probe.ledger() == {}, "what cannot be read of it is missing in no count"
 
@@ -251,7 +274,7 @@ def test_a_socket_that_is_closing_has_no_inode(load: Load) -> None:
     for state in (TIME_WAIT, NEW_SYN):
         only_common = {f"{SOCK}__sk_common.skc_state": state, f"{SOCK}sk_protocol": UDP}
         probe.run("reset_sent", host.sock(Ends(port=state), 7009, members=only_common))
-    released = host.sock(Ends(port=0), members={"inet_conn.icsk_inet.inet_sport": socket.htons(4321)})
+    released = host.sock(Ends(port=0, peer_port=9000), members={"inet_conn.icsk_inet.inet_sport": socket.htons(4321)})
     probe.run("reset_sent", released)
     probe.run("reset_sent", 0)  # nobody listens: there is no socket
     probe.read()
@@ -394,7 +417,7 @@ def test_what_has_no_room_or_no_budget_is_counted(load: Load) -> None:
     host = Sockets(probe)
     sockets = [host.sock(Ends(), 8000 + number) for number in range(5)]
     for sock in sockets:
-        probe.run("reset_sent", sock)
+        probe.run("queue_full", sock)
     probe.read()
     assert len(probe.rows("sockets")) == 2 and probe.ledger() == {"map_full": 3}
 
@@ -420,4 +443,4 @@ def test_what_has_no_room_or_no_budget_is_counted(load: Load) -> None:
 
     last = without_time(probe, [call], "estimated")  # rows go on, scaled
     assert last["breaker"] * 14 / 16 < last["estimated"] < last["breaker"] and "unlisted" not in last
-    assert probe.counters()["resets_sent"] == 5 + 120 + 400 + MANY
+    assert probe.counters()["resets_sent"] == 120 + 400 + MANY

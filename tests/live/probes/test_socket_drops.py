@@ -347,7 +347,7 @@ def test_resets_are_counted_at_both_ends(sockets: Measurement, wire: Wire, conne
     connection.server("reset")
     connection.client("receive")
     sockets.settle()
-    *_, client = sockets.rows(PROBE, "sockets", netns=wire.a.name)
-    assert (client.counts["resets_received"], client.labels["inode"]) == (1, connection.client_inode)
-    *_, server = sockets.rows(PROBE, "sockets", netns=wire.b.name)
-    assert (server.counts["resets_sent"], server.labels["port"]) == (1, connection.port)
+    for end, value in ((wire.a, "resets_received"), (wire.b, "resets_sent")):
+        (row,) = sockets.rows(PROBE, "sockets", netns=end.name)
+        ports = {row.labels["port"], row.labels["peer_port"]}
+        assert row.counts[value] == 1 and ports == {0, min(connection.port, connection.client_port)}
