@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from netconsole.findings.windows import LONG, NEW_TIMES, SHORT, Window
+from netconsole.findings.windows import LONG, NEW_TIMES, SHORT, Move, Window
 from netconsole.probes.manifest import FindingSpec
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.state import State
-from netconsole.telemetry.tables import RowKey
+from netconsole.telemetry.tables import RowKey, TableState
 
 RECEIVED, SENT = "rx_packets", "tx_packets"
 _SENDING = (
@@ -24,7 +24,7 @@ _ANSWERED = "NO_SOCKET"
 """Each of these packets is answered (ICMP, RST); on lo without a limit, and the answer is received there, too."""
 _LOOPBACK = "lo"
 EDGE = 2
-"""Moves at each end of a loss that a share leaves out, where there are enough of them."""
+"""Moves at each end of a loss that a share leaves out, if there are enough; intervals there that may belong to it."""
 UNSURE = 0.15
 """A share is not said where so much of what came may lie beyond its ends: its parts were read at other times."""
 
@@ -36,9 +36,11 @@ class Passing(NamedTuple):
     holds_lost: bool = True
     holds_answers: bool = False
 
-    def of(self, counted: float, lost: float) -> float:
-        """Everything that came to the place."""
-        return counted + (0.0 if self.holds_lost else lost) - (lost if self.holds_answers else 0.0)
+    def share_pct(self, counted: float | None, moves: Sequence[Move]) -> float | None:
+        """What was lost in these moves, in percent of all that came to the place; None where that is not known."""
+        lost = sum(move.likely for move in moves)
+        came = (counted or 0.0) + (0.0 if self.holds_lost else lost) - (lost if self.holds_answers else 0.0)
+        return min(100.0, 100 * lost / came) if counted is not None and came > 0 else None
 
 
 def passing(rule: FindingSpec, labels: Mapping[str, Label]) -> Passing:
@@ -58,6 +60,10 @@ class _Span(NamedTuple):
     began_ns: int
     ended_ns: int
     per_s: float
+
+    @property
+    def counted(self) -> float:
+        return self.per_s * (self.ended_ns - self.began_ns) / 1e9
 
     def unsure(self, within_ns: int, beside: Sequence[_Span]) -> float:
         """By how much the count of a part may be wrong: within an interval the rate changes from that before it."""
@@ -93,8 +99,9 @@ class Packets:
         """How many percent of what came to the place of a row were lost, from the first of its moves to the last.
 
         Both are counted from one reading of the row to another one. The first interval is left out, of which nobody
-        knows the beginning; of many moves more at both ends, where the intervals of the device hold other traffic. None
-        of a single move, of a row that is read less often than its device, and where it is not known.
+        knows the beginning; of many moves more at both ends, where the intervals of the device hold other traffic. It
+        is no less than all of its moves are of all that may have come to them. None of a single move, of a row that is
+        read less often than its device, and where it is not known.
         """
         if window.span_ns:
             return None
@@ -104,45 +111,67 @@ class Packets:
         if not later or later[-1].at_ns <= first.at_ns:
             return None
         way = passing(rule, window.row.labels)
-        counted = self._between(window.row.labels, way.counter, first.at_ns, later[-1].at_ns)
-        lost = sum(move.likely for move in later)
-        came = way.of(counted, lost) if counted is not None else 0.0
-        return min(100.0, 100 * lost / came) if came > 0 else None
-
-    def _between(self, labels: Mapping[str, Label], counter: str, start_ns: int, end_ns: int) -> float | None:
-        """How many packets a device counted from one moment to another one. Intervals that are cut count in part.
-
-        Those that are not known are like the others: devices of a new namespace are read some seconds later. None also
-        where too much depends on when in a cut interval its packets came.
-        """
-        key = self._key(labels, counter)
+        key = self._key(window.row.labels, way.counter)
         if self._table is None or key is None:
             return None
-        if self._table.never_moved(key, counter):
-            return 0.0
-        past, now = self._table.history(key, counter, LONG + SHORT), self._table.timeline.tick
-        known = [
-            _Span(began_ns, ended_ns, per_s)
-            for tick, began_ns, ended_ns in self._table.spans()
-            if 0 <= now - tick < len(past) and (per_s := past[tick - now - 1]) is not None
-        ]
-        known_ns, counted, unsure = 0, 0.0, 0.0
-        for place, span in enumerate(known):
-            within_ns = min(span.ended_ns, end_ns) - max(span.began_ns, start_ns)
-            if within_ns <= 0:
-                continue
-            known_ns += within_ns
-            counted += span.per_s * within_ns / 1e9
-            unsure += span.unsure(within_ns, known[max(0, place - 1) : place + 2])
-        if not known_ns or unsure > UNSURE * counted:
-            return None
-        return counted * (end_ns - start_ns) / known_ns
+        if self._table.never_moved(key, way.counter):
+            return way.share_pct(0.0, later)
+        spans, ever = _spans(self._table, key, way.counter), self._table.rows[key].counts[way.counter].total
+        share = way.share_pct(_between(spans, first.at_ns, later[-1].at_ns), later)
+        least = way.share_pct(_around(spans, ever, run[0].at_ns, run[-1].at_ns), run)
+        return share if share is None or least is None else max(share, least)
 
     def _key(self, labels: Mapping[str, Label], counter: str) -> RowKey | None:
         """The row of the device that these labels name, if that has the counter."""
         key = self._keys.get((labels.get("netns") or "host", labels.get("device")))
         has_it = self._table is not None and key is not None and counter in self._table.rows[key].counts
         return key if has_it else None
+
+
+def _spans(table: TableState, key: RowKey, counter: str) -> list[_Span]:
+    """The known intervals of a device, oldest first."""
+    past, now = table.history(key, counter, LONG + SHORT), table.timeline.tick
+    known = [
+        _Span(began_ns, ended_ns, per_s)
+        for tick, began_ns, ended_ns in table.spans()
+        if 0 <= now - tick < len(past) and (per_s := past[tick - now - 1]) is not None
+    ]
+    return known[::-1]
+
+
+def _around(spans: Sequence[_Span], ever: int, start_ns: int, end_ns: int) -> float | None:
+    """At most so many packets came to a loss that was first read at ``start_ns`` and last at ``end_ns``.
+
+    What was counted in the intervals beside them is among them: a row has moved before it is read, and on a busy host a
+    device is read long before its table ends. All that it ever counted, where they are not known. None where it was not
+    read since.
+    """
+    read = [number for number, span in enumerate(spans) if span.ended_ns >= start_ns]
+    last = next((number for number in read if spans[number].ended_ns >= end_ns), None)
+    if last is None:
+        return None
+    if read[0] < EDGE:
+        return float(ever)
+    return sum(span.counted for span in spans[read[0] - EDGE : last + EDGE])
+
+
+def _between(spans: Sequence[_Span], start_ns: int, end_ns: int) -> float | None:
+    """How many packets a device counted from one moment to another one. Intervals that are cut count in part.
+
+    Those that are not known are like the others: devices of a new namespace are read some seconds later. None also
+    where too much depends on when in a cut interval its packets came.
+    """
+    known_ns, counted, unsure = 0, 0.0, 0.0
+    for place, span in enumerate(spans):
+        within_ns = min(span.ended_ns, end_ns) - max(span.began_ns, start_ns)
+        if within_ns <= 0:
+            continue
+        known_ns += within_ns
+        counted += span.per_s * within_ns / 1e9
+        unsure += span.unsure(within_ns, spans[max(0, place - 1) : place + 2])
+    if not known_ns or unsure > UNSURE * counted:
+        return None
+    return counted * (end_ns - start_ns) / known_ns
 
 
 def _mean(past: Sequence[float | None], before: int) -> float:
