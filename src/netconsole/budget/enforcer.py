@@ -264,8 +264,8 @@ class Enforcer:
         if asked == (mode, knobs):
             return
         self._sent[name] = self._wanted[name] = (mode, knobs)
-        is_kept = name in self.profile.keep
-        self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name), is_kept)
+        is_kept, own_pct = name in self.profile.keep, self._own_pct(name, mode)
+        self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name), is_kept, own_pct)
         if asked is not None:
             self._tell(BudgetAction(at_s, name, f"now in mode {mode}", "the user changed it"))
 
@@ -324,7 +324,8 @@ class Enforcer:
                 setting = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
             self._wanted[name] = setting
             pinned = name in pinned_by_user or self._is_pinned_by_profile(name)
-            self._governor.add(name, self._ladder(name, setting), pinned, name in base.keep)
+            own_pct = self._own_pct(name, setting[0])
+            self._governor.add(name, self._ladder(name, setting), pinned, name in base.keep, own_pct)
             if setting != self._sent[name]:
                 self._send(name, setting, because)
                 self._tell(BudgetAction(at_s, name, setting[0] if setting[0] != "off" else "detached", because))
@@ -339,6 +340,11 @@ class Enforcer:
         """Have the kernel limit the details of each probe too. That works also when user space does not run."""
         budget = self.profile.budget
         self._session.bound(None if budget.action == "warn" else budget.kernel_cpu_pct)
+
+    def _own_pct(self, name: str, mode: ProfileMode) -> float | None:
+        """The limit that the profile gives a probe alone; None in another mode than summary, which the user chose."""
+        choice = self.profile.probes.get(name)
+        return choice.kernel_cpu_pct if choice is not None and mode == "summary" else None
 
     def _is_pinned_by_profile(self, name: str) -> bool:
         return name in self.profile.probes and self.profile.probes[name].pin

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from netconsole.budget.ladder import Rung
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.action import BudgetAction
+from netconsole_collector.probe.config import SEEN_PCT
 
 Limited: TypeAlias = Literal["kernel_cpu_pct", "ns_per_packet", "events_per_s"]
 """Limits that every probe has a share in. They are kept by reducing the most expensive probe."""
@@ -74,6 +75,12 @@ class _Position:
     pinned: bool = False
     kept: bool = False
     """The profile is for it: it gives up last, and is not detached to keep the budget."""
+    own_pct: float | None = None
+    """Above so many percent of one core it alone takes a share of the time."""
+    own_over: int = 0
+    """Figures in a row above that."""
+    asked: int = 0
+    """The rung that its own limit asks for."""
     at: int = 0
     moved_s: float | None = None
     room_since_s: float | None = None
@@ -103,10 +110,20 @@ class Governor:
         self._acted_s: float | None = None
         self._stopped = False
 
-    def add(self, probe: str, rungs: Sequence[Rung], pinned: bool = False, kept: bool = False) -> None:
-        """Add a probe as it was asked for, or as the user has just changed it. Its ladder starts there."""
+    def add(
+        self,
+        probe: str,
+        rungs: Sequence[Rung],
+        pinned: bool = False,
+        kept: bool = False,
+        own_pct: float | None = None,
+    ) -> None:
+        """Add a probe as it was asked for, or as the user has just changed it. Its ladder starts there.
+
+        ``own_pct``: above so many percent of one core it takes a share of the time, whatever the budget is.
+        """
         position = self._probes.get(probe)
-        self._probes[probe] = _Position(tuple(rungs), position.pinned if position else pinned, kept)
+        self._probes[probe] = _Position(tuple(rungs), position.pinned if position else pinned, kept, own_pct)
 
     def remove(self, probe: str) -> None:
         """Forget a probe that somebody else removed."""
@@ -119,8 +136,8 @@ class Governor:
 
     @property
     def lowered(self) -> dict[str, Rung]:
-        """The probes that were reduced."""
-        return {name: one.rung for name, one in self._probes.items() if one.at}
+        """The probes that the budget reduced. One that keeps its own limit is as the profile wants it."""
+        return {name: one.rung for name, one in self._probes.items() if one.at > one.asked}
 
     @property
     def pinned(self) -> frozenset[str]:
@@ -187,6 +204,8 @@ class Governor:
                     moves.append(
                         Decision(BudgetAction(at_s, "", "within the budget again", _WORDS[limited], total, limit))
                     )
+        if not is_over:
+            moves += self._keep_own_limits(at_s, readings)
         moves += self._check_overheads(at_s, overheads or {})
         raised = self._raise(at_s, readings, is_allowed=may_raise and not is_over and not self._stopped)
         moves += raised
@@ -252,10 +271,7 @@ class Governor:
                 at -= 1
             if at == position.at:
                 continue
-            position.at = at
-            if position.raised_s is not None and at_s - position.raised_s < RELAPSE_S:
-                position.settle_s = min(MAX_SETTLE_S, position.settle_s * 2)
-            self._note_move(position, at_s)
+            self._lower(position, at, at_s)
             moves.append(
                 Decision(BudgetAction(at_s, name, position.rung.says, _WORDS[limited], total, limit), position.rung)
             )
@@ -290,6 +306,33 @@ class Governor:
                 now = _share(position.rung, limited)
                 expected[costliest] = (costs[costliest] or 0.0) * (share / now if now else 0.0)
         return targets
+
+    def _keep_own_limits(self, at_s: float, readings: Mapping[str, Reading]) -> list[Decision]:
+        """Attach those for a share of the time that alone cost more than the profile lets them."""
+        moves: list[Decision] = []
+        if self._budget.action != "degrade" or self._stopped:
+            return moves
+        for name, position in self._probes.items():
+            cost = readings[name].kernel_cpu_pct if name in readings else None
+            if position.own_pct is None or position.pinned or cost is None:
+                continue
+            position.own_over = position.own_over + 1 if cost > position.own_pct else 0
+            shares = [at for at, rung in enumerate(position.ladder) if at > position.at and SEEN_PCT in rung.knobs]
+            if position.own_over < SURE or not shares:
+                continue
+            whole = cost / position.rung.kernel_share
+            fits = (at for at in shares if whole * position.ladder[at].kernel_share <= AIM * position.own_pct)
+            position.asked = next(fits, shares[-1])
+            self._lower(position, position.asked, at_s)
+            action = BudgetAction(at_s, name, position.rung.says, _OWN_WORDS, cost, position.own_pct)
+            moves.append(Decision(action, position.rung))
+        return moves
+
+    def _lower(self, position: _Position, at: int, at_s: float) -> None:
+        position.at, position.own_over = at, 0
+        if position.raised_s is not None and at_s - position.raised_s < RELAPSE_S:
+            position.settle_s = min(MAX_SETTLE_S, position.settle_s * 2)
+        self._note_move(position, at_s)
 
     def _movable(self, costs: Mapping[str, float | None]) -> list[str]:
         """Those that cost something and may be changed."""
@@ -346,7 +389,7 @@ class Governor:
             return []
         _, _, name, at = min(ready)
         position = self._probes[name]
-        position.at = at
+        position.at, position.asked = at, min(at, position.asked)
         self._note_move(position, at_s)
         because = f"there was room for {position.settle_s:g} s; {_WORDS['kernel_cpu_pct']}"
         if position.raised_s is not None and at_s - position.raised_s > RELAPSE_S + position.settle_s:
@@ -374,6 +417,9 @@ class Governor:
                     growth > 0 or limited != "events_per_s"
                 ):
                     break
+                own = position.own_pct if limited == "kernel_cpu_pct" else None
+                if own is not None and (costs.get(name) or 0.0) + growth > ROOM * own:
+                    break
                 added += growth if limited == "kernel_cpu_pct" else 0.0
             else:
                 return at, added
@@ -383,6 +429,7 @@ class Governor:
         position.moved_s, position.room_since_s = at_s, None
 
 
+_OWN_WORDS = "kernel time of this probe, % of one core"
 _WORDS: dict[Limited | Overhead, str] = {
     "kernel_cpu_pct": "kernel time of all probes, % of one core",
     "ns_per_packet": "kernel time of all probes, ns per received packet",

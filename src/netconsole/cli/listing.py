@@ -201,6 +201,7 @@ def profile_text(profile: Profile, manifests: Mapping[str, Manifest]) -> str:
     for probe, choice in profile.probes.items():
         lines += ["", f"[probes.{probe}]", f'mode = "{choice.mode}"']
         lines += ["pin = true"] if choice.pin else []
+        lines += [] if choice.kernel_cpu_pct is None else [f"kernel_cpu_pct = {choice.kernel_cpu_pct:g}"]
         filters = {name: value for name, value in profile.filters.items() if name in manifests[probe].knobs}
         knobs = {**manifests[probe].knobs, **filters, **choice.knobs} if choice.mode != "off" else {}
         lines += [f"{knob} = {_toml(value)}" for knob, value in knobs.items()]
@@ -226,7 +227,12 @@ def profile_json(profile: Profile, manifests: Mapping[str, Manifest] | None = No
         "budget": profile.budget.as_dict(),
         "filters": dict(profile.filters),
         "probes": {
-            name: {"mode": choice.mode, "pin": choice.pin, "knobs": dict(choice.knobs)}
+            name: {
+                "mode": choice.mode,
+                "pin": choice.pin,
+                "kernel_cpu_pct": choice.kernel_cpu_pct,
+                "knobs": dict(choice.knobs),
+            }
             for name, choice in profile.probes.items()
         },
     }

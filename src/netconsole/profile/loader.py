@@ -19,6 +19,7 @@ from netconsole.profile import escalation_rules
 from netconsole.profile.escalation_rules import Escalation
 from netconsole.profile.profile import ACTIONS, LIMITS, MODES, Budget, Enforcement, ProbeChoice, Profile, ProfileMode
 from netconsole.telemetry.frames import Scalar
+from netconsole_collector.probe.config import SEEN_PCT
 
 MAX_INHERITED = 8
 
@@ -237,16 +238,20 @@ def _probes(section: Checker, manifests: Mapping[str, Manifest]) -> list[tuple[s
 
 
 def _choice(item: Checker, manifest: Manifest, inherited: ProbeChoice) -> ProbeChoice:
-    _unknown(item, ("mode", "pin", *manifest.knobs))
+    _unknown(item, ("mode", "pin", "kernel_cpu_pct", *manifest.knobs))
     mode = cast("ProfileMode", item.text("mode", inherited.mode, MODES))
     if mode != "off" and mode not in manifest.modes:
         item.wrong("mode", f"{manifest.name} has no mode {mode}; its modes are {', '.join(manifest.modes)}")
     pin = item.boolean("pin", inherited.pin)
+    own_pct = item.number("kernel_cpu_pct", inherited.kernel_cpu_pct, 0.01, *LIMITS["kernel_cpu_pct"])
+    if item.has("kernel_cpu_pct") and SEEN_PCT not in manifest.knobs:
+        item.wrong("kernel_cpu_pct", f"{manifest.name} cannot be attached for a share of the time")
     knobs = _values(item, manifest.knobs)
     _contradictions(item, knobs)
     if mode != "off":
-        return ProbeChoice(mode, pin, {**inherited.knobs, **knobs})
-    for name in (*knobs, *(["pin"] if item.has("pin") and pin else [])):
+        return ProbeChoice(mode, pin, own_pct, {**inherited.knobs, **knobs})
+    others = [name for name in ("pin", "kernel_cpu_pct") if item.has(name) and (name != "pin" or pin)]
+    for name in (*knobs, *others):
         item.wrong(name, 'contradicts mode "off"')
     return ProbeChoice("off")
 

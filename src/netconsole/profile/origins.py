@@ -43,6 +43,8 @@ def explain(profile: Profile, manifests: Mapping[str, Manifest]) -> Iterator[Exp
         if choice.mode == "off":
             continue
         yield _stated(profile, section, "pin", choice.pin, "the governor leaves it alone")
+        if choice.kernel_cpu_pct is not None:
+            yield _stated(profile, section, "kernel_cpu_pct", choice.kernel_cpu_pct, "above it, a share of the time")
         for knob, default in manifests[probe].knobs.items():
             means = hint(knob, default)
             if knob in choice.knobs:

@@ -59,6 +59,8 @@ class ProbeChoice:
 
     mode: ProfileMode = "summary"
     pin: bool = False
+    kernel_cpu_pct: float | None = None
+    """Above so many percent of one core it is attached for a share of the time; None is no limit of its own."""
     knobs: Mapping[str, Scalar] = field(default_factory=dict)
 
 

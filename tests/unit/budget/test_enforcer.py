@@ -16,7 +16,7 @@ from netconsole.budget.governor import OVERHEAD_AFTER
 from netconsole.budget.sampling import OFTEN_S
 from netconsole.probes.catalogue import shipped
 from netconsole.profile import spending
-from netconsole.profile.profile import Budget, ProbeChoice, Profile
+from netconsole.profile.profile import Budget, ProbeChoice, Profile, ProfileMode
 from netconsole.profile.spending import Limit
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Mode, Scalar
@@ -373,6 +373,20 @@ def test_what_the_user_starts_has_the_profiles_filters_and_stays_when_its_time_h
     assert session.state.probes[NAME].mode == "summary" and session.state.probes[NAME].measuring
     session.second(100.0)
     assert enforcer.lowered == (NAME,), "it is governed like the others"
+
+
+@pytest.mark.parametrize("mode", ["summary", "details"])
+def test_the_limit_that_a_profile_gives_a_probe_alone_holds_for_its_summary(mode: ProfileMode) -> None:
+    knobs = {**DETAILS, "seen_pct": 100}
+    budget = Budget(kernel_cpu_pct=20.0, action="degrade")
+    profile = Profile("test", budget=budget, probes={NAME: ProbeChoice(mode, kernel_cpu_pct=1.0, knobs=knobs)})
+    session, enforcer = governed(profile)
+    session.status("attached", mode, knobs)
+    for _ in range(3):
+        session.second(7.0)
+    seen_pct = session.state.probes[NAME].knobs["seen_pct"]
+    assert isinstance(seen_pct, int) and (seen_pct < 100) is (mode == "summary")
+    assert enforcer.lowered == ()
 
 
 def sampled() -> tuple[FakeSession, Enforcer]:

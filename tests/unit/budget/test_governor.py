@@ -22,6 +22,7 @@ from netconsole.budget.governor import (
 )
 from netconsole.budget.ladder import MAX_FLOWS_ONE_IN, Rung, ladder
 from netconsole.profile.profile import Budget, Enforcement
+from netconsole.telemetry.action import describe
 
 LIMIT_PCT = 2.0
 DETAILS = ladder("details", {"events_per_s": 100, "threshold_us": 0}, ("counters", "summary", "details"))
@@ -324,6 +325,50 @@ def test_a_storm_far_over_the_budget_is_still_counted_where_that_needs_few_hooks
         assert [one.rung.mode for one in moves if one.rung] == [mode] * (not fewer)
         back = governor.observe(12.0, {"upcalls": Reading(0.9 * LIMIT_PCT)})
         assert not back, "what is left says that there is no room for more"
+
+
+def test_above_its_own_limit_a_probe_takes_a_share_of_the_time_and_is_not_lowered() -> None:
+    governor = Governor(Budget(kernel_cpu_pct=20.0, action="degrade"))
+    governor.add("waits", ladder("summary", {"seen_pct": 100}, ("summary",)), own_pct=1.0)
+    governor.add("drops", SUMMARY)
+    costs = {"waits": Reading(7.0), "drops": Reading(6.0)}
+    assert governor.observe(1.0, costs) == [], "a single figure may be wrong"
+    (move,) = governor.observe(2.0, costs)
+    assert move.rung is not None and move.rung.knobs == {"seen_pct": 10}, "of a quarter 1.75 % would be left"
+    assert describe(move.action) == (
+        "summary, 10 % of the time: kernel time of this probe is 7 % of one core; the limit is 1 %"
+    )
+    assert governor.lowered == {}, "it is as the profile wants it"
+    for at_s in range(3, 60):
+        assert governor.observe(at_s, {"waits": Reading(0.7), "drops": Reading(6.0)}) == [], "all would be 7 %"
+    back = [move for at_s in range(60, 72) for move in governor.observe(at_s, {"waits": Reading(0.05)})]
+    assert [move.rung.knobs for move in back if move.rung is not None] == [{}]
+
+
+def test_a_probe_goes_no_further_for_its_own_limit_than_the_smallest_share() -> None:
+    governor = Governor(Budget(kernel_cpu_pct=20.0, action="degrade"))
+    governor.add("waits", ladder("summary", {"seen_pct": 100}, ("counters", "summary")), own_pct=1.0)
+    for at_s in range(20):
+        governor.observe(at_s, {"waits": Reading(15.0)})
+    rung = governor.rung("waits")
+    assert rung is not None and (rung.mode, rung.knobs) == ("summary", {"seen_pct": 4})
+
+
+@pytest.mark.parametrize(("action", "pinned"), [("warn", False), ("stop", False), ("degrade", True)])
+def test_a_limit_of_its_own_changes_nothing_where_the_governor_must_not(action: Enforcement, pinned: bool) -> None:
+    governor = Governor(Budget(kernel_cpu_pct=20.0, action=action))
+    governor.add("waits", ladder("summary", {"seen_pct": 100}, ("summary",)), pinned, own_pct=1.0)
+    assert [governor.observe(at_s, {"waits": Reading(7.0)}) for at_s in range(9)] == [[]] * 9
+
+
+def test_what_the_budget_takes_beyond_its_own_limit_is_lowered() -> None:
+    governor = Governor(Budget(kernel_cpu_pct=20.0, action="degrade"))
+    governor.add("waits", ladder("summary", {"seen_pct": 100}, ("summary",)), own_pct=10.0)
+    for at_s in range(4):
+        governor.observe(at_s, {"waits": Reading(15.0)})
+    assert governor.lowered == {}
+    governor.observe(5.0, {"waits": Reading(30.0)})
+    assert list(governor.lowered) == ["waits"]
 
 
 def test_a_ladder_has_only_steps_that_the_probe_can_take() -> None:

@@ -39,5 +39,5 @@ def test_the_nearest_profile_that_names_a_probe_chose_it() -> None:
 
 
 def test_what_a_profile_does_not_say() -> None:
-    assert ProbeChoice() == ProbeChoice("summary", False, {})
+    assert ProbeChoice() == ProbeChoice("summary", False, None, {})
     assert Budget().as_dict() == {**dict.fromkeys(MOST), "action": "warn"}
