@@ -1,44 +1,40 @@
 /* tally.h - the tables of a mirror: what is inside, from whom it comes, by which queue, and what is wrong with it. A probe that includes it
- * has the counters ARRIVED, ARRIVED_BYTES and MALFORMED. */
+ * has the counters ARRIVED, ARRIVED_BYTES, MALFORMED and LEFT_PACKETS. */
 #ifndef NETCONSOLE_TALLY_H
 #define NETCONSOLE_TALLY_H
 
 #include "stream.h"
 #include "tunnel.h"
 
-#define RETRY_SHIFT 27  /* ns: for so long a CPU looks for no place in a full table, where each look costs a sum over all CPUs */
 #define LATE 4096       /* a packet that comes so much too late was taken for lost; one of a lower number is of a sender that begins anew */
 #define GAP 1048576     /* more were not lost at once: it begins anew, too */
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
-#define BY_NEED BPF_F_NO_PREALLOC   /* memory for the rows that there are; before, programs on tracepoints must not allocate */
-#else
-#define BY_NEED 0
-#endif
+#define BEYOND_ZEROS 1  /* `missing` */
 
 struct flow_key {
     u64 device[2];
     u64 source[2];
     u64 target[2];
-    u64 tunnel;
+    u8 tunnel[6];
+    u16 l4;
     u32 netns;
     u32 vni;
     u16 source_port;
     u16 target_port;
     u16 ethertype;
     u16 vlan;
-    u32 l4;
-    u32 pad;
 };
 struct flow_row {
     u64 packets;
     u64 bytes;
+    u64 missed;
     u64 missing;        /* bytes of TCP */
     struct stream stream;
     u64 first_ns;
     u64 last_ns;
 };
-BPF_F_TABLE("hash", struct flow_key, struct flow_row, flows, NC_ROWS_flows, BY_NEED);
+
+#include "flow_table.h"
 
 struct tuple_key {
     u64 device[2];
@@ -110,7 +106,7 @@ struct numbers {
 BPF_TABLE("hash", struct number_key, struct numbers, numbered, NC_ROWS_numbered);
 
 struct of_cpu {
-    u64 retry_ns[2];    /* until then no place is looked for in `flows`, `tuples` */
+    u64 retry_ns;       /* until then no place is looked for in `tuples` */
     u64 is_failing;     /* the packet that is freed next was counted as lost at its socket */
 };
 BPF_PERCPU_ARRAY(own, struct of_cpu, 1);
@@ -126,45 +122,13 @@ struct scratch {
 };
 BPF_PERCPU_ARRAY(scratches, struct scratch, 1);
 
-static inline void count_many(u32 slot, u64 n)
-{
-    u64 *counter = nc_counters.lookup(&slot);
-
-    if (counter)
-        __sync_fetch_and_add(counter, n);
-}
-
-/* Whether a place in a full table is looked for. */
-static inline void note_full(u64 *retry_ns, int code, u64 now)
-{
-    if (code == -7)     /* E2BIG */
-        *retry_ns = now + (1ull << RETRY_SHIFT);
-}
-
-static inline struct flow_row *add_flow(struct of_cpu *mine, struct flow_key *key, u32 packets, u32 bytes, u64 now)
-{
-    struct flow_row *row = flows.lookup(key), fresh = { .first_ns = now };
-
-    if (!row && now >= mine->retry_ns[0]) {
-        note_full(&mine->retry_ns[0], flows.insert(key, &fresh), now);
-        row = flows.lookup(key);
-    }
-    if (!row) {
-        nc_ledger_add_many(NC_MAP_FULL, packets);
-        return NULL;
-    }
-    __sync_fetch_and_add(&row->packets, packets);
-    __sync_fetch_and_add(&row->bytes, bytes);
-    row->last_ns = now;
-    return row;
-}
-
 static inline void add_tuple(struct of_cpu *mine, struct tuple_key *key, u32 packets, u32 bytes, u64 now)
 {
     struct tuple_row *row = tuples.lookup(key), fresh = { .first_ns = now };
 
-    if (!row && now >= mine->retry_ns[1]) {
-        note_full(&mine->retry_ns[1], tuples.insert(key, &fresh), now);
+    if (!row && now >= mine->retry_ns) {
+        if (tuples.insert(key, &fresh) == -7)   /* E2BIG */
+            mine->retry_ns = now + (1ull << RETRY_SHIFT);
         row = tuples.lookup(key);
     }
     if (!row) {
@@ -314,7 +278,7 @@ static inline void tally(struct of_cpu *mine, struct scratch *scratch, struct tu
         key->device[1] = place->device[1];
         __builtin_memcpy(key->source, scratch->inner.source, sizeof(key->source));
         __builtin_memcpy(key->target, scratch->inner.target, sizeof(key->target));
-        key->tunnel = tunnel->kind;
+        __builtin_memcpy(key->tunnel, &tunnel->kind, sizeof(key->tunnel));
         key->netns = place->netns;
         key->vni = tunnel->vni;
         key->source_port = scratch->inner.source_port;
@@ -322,7 +286,7 @@ static inline void tally(struct of_cpu *mine, struct scratch *scratch, struct tu
         key->ethertype = scratch->inner.ethertype;
         key->vlan = scratch->inner.vlan;
         key->l4 = scratch->inner.l4;
-        row = add_flow(mine, key, packets, bytes, now);
+        row = flow_count(key, packets, bytes, now);
         if (row)
             count_stream(row, network, &scratch->packet, end);
     }

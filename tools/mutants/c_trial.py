@@ -34,6 +34,7 @@ OF_EACH_PROBE = (f"{CONTEXTS}/test_events.py::test_a_ring_that_nobody_reads_take
 USERS = {
     "devices.h": ("host_path", "local_path"),
     "echo.h": ("echo_host", "echo_stack"),
+    "flow_table.h": ("flow_top", "mirror"),
     "kvm.h": ("irq_path", "tx_kick_path"),
     "latency.h": ("host_path", "local_path"),
     "ovs.h": ("ovs_drops", "ovs_upcalls"),

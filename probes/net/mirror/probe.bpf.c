@@ -9,7 +9,7 @@
 #include "../../common/netconsole.h"
 #include "../../common/sockets.h"
 
-enum { ARRIVED, ARRIVED_BYTES, LOST_BACKLOG, LOST_STACK, LOST_SOCKET, QUEUED, RECEIVED, MALFORMED };    /* counters */
+enum { ARRIVED, ARRIVED_BYTES, LOST_BACKLOG, LOST_STACK, LOST_SOCKET, QUEUED, RECEIVED, MALFORMED, LEFT_PACKETS };     /* counters */
 
 #include "../../common/tally.h"
 

@@ -6,7 +6,7 @@
 
 #include "../../common/netconsole.h"
 
-enum { SEEN, ARRIVED, ARRIVED_BYTES, MALFORMED };   /* counters */
+enum { SEEN, ARRIVED, ARRIVED_BYTES, MALFORMED, LEFT_PACKETS };     /* counters */
 
 #include "../../common/tally.h"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from netconsole_collector.kernel import cpus
 from netconsole_collector.probe import config
 from tests.support.live.collector_driver import PYTHON
 from tests.support.live.contexts.filters import BY_FRAME, FILTERS, FLOWS, FRAMES, NETNS, OTHER_NETNS
@@ -25,7 +26,8 @@ Load = Callable[..., UnattachedProbe]
 WINDOW_SHIFT = 30
 """Weights are halved every 2^30 ns of the monotonic clock (the head of the probe's C)."""
 LISTED = 512
-"""Flows beyond these that a CPU lists."""
+"""Flows beyond these that each CPU lists where there are MANY_CPUS; all together list 131 072."""
+MANY_CPUS = 256
 SENT = 1024
 """Rows that are sent."""
 FEW = 16
@@ -52,6 +54,11 @@ class Top(MadeUpHost):
             self.memory.put(head + HEADROOM + LINK + 12, struct.pack(">I", 0x0A000000 + number))
             for _ in range(packets(number)):
                 send()
+
+
+@pytest.fixture
+def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpus, "nr_cpu_ids", lambda: MANY_CPUS)
 
 
 @pytest.mark.proves(
@@ -122,6 +129,7 @@ def test_each_flow_has_its_packets_as_on_the_wire(load: Load) -> None:
     assert probe.ledger() == {}
 
 
+@pytest.mark.usefixtures("many_cpus")
 @pytest.mark.proves(
     "flow_top", "counters.left_packets", "tables.flows.missed", "tables.cpus.{cpu,flows,packets,at_most}"
 )
@@ -321,6 +329,7 @@ def test_filters_by_frame_let_pass_what_they_name(load: Load) -> None:
             assert probe.running._maps["nc_counters"].sum_of(1) - before == (flow in wanted), (knobs, flow)
 
 
+@pytest.mark.usefixtures("many_cpus")
 @pytest.mark.proves("flow_top", "ledger.{map_full,parse_failed,unlisted}")
 def test_what_cannot_be_listed_is_counted(load: Load) -> None:
     probe = load(PROBE, cpus=1, flows=1)

@@ -432,10 +432,10 @@ def test_filters_by_frame_and_full_tables(load: Load) -> None:
     for number in range(5):  # one flow and one tuple find a place; the network is known
         host.arrive(vxlan(frame(Flow(source_port=number)), source=f"192.0.2.{1 + number}"))
     assert host.read()["arrived"] == 7
-    assert sum(row["packets"] for row in probe.rows("flows")) + 4 == 7
+    assert sum(row["packets"] for row in probe.rows("flows")) == 7
     assert probe.row("tuples")["packets"] == 3
     assert probe.row("vnis")["packets"] == 7
-    assert probe.ledger() == {"map_full": 4 + 4}
+    assert probe.ledger() == {"map_full": 4}
 
     probe = load(PROBE, losses=1, tuples=1)
     host = Mirror(probe)

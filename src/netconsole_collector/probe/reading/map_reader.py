@@ -40,36 +40,41 @@ class RowSets(Map):
         self.is_array = True  # no row can be taken out
         self.cpus = [0]
         self.slot_bytes = self.value_bytes = value_bytes
-        self.deltas: Dict[bytes, List[int]] = {}
+        self.deltas: Dict[bytes, Sequence[int]] = {}
         """By key; of a place that another key had, or the same one anew, all that it has now."""
-        self._places: Dict[Tuple[bytes, int], Tuple[bytes, Sequence[int]]] = {}
-        """Key and value of each place in the last reading, by index of the element and offset in it."""
+        self._before: Dict[bytes, bytes] = {}
+        """The elements in the last reading."""
 
     def items(self) -> Iterator[Tuple[bytes, bytes]]:
-        found: Dict[bytes, List[int]] = {}
-        places: Dict[Tuple[bytes, int], Tuple[bytes, Sequence[int]]] = {}
+        found: Dict[bytes, Sequence[int]] = {}
+        elements: Dict[bytes, bytes] = {}
+        key_bytes, read = self.info.key_size, self._words.unpack_from
+        none = read(bytes(self._words.size))
         self.deltas = {}
-        key_bytes, words = self.info.key_size, self._words
         for index, element in self._array.items():
+            before, elements[index] = self._before.get(index, bytes(len(element))), element
             for slot in range(0, self._array.value_bytes, self._array.slot_bytes):
                 for row in range(slot, slot + self._ways * self._row_bytes, self._row_bytes):
-                    values = words.unpack_from(element, row + key_bytes)
+                    at = row + key_bytes
+                    values = read(element, at)
                     if not values[0]:
                         continue
-                    key = element[row : row + key_bytes]
-                    before_key, before = self._places.get((index, row), (b"", ()))
-                    places[index, row] = (key, values)
-                    goes_on = before_key == key and values[0] >= before[0]
+                    key, values_before = element[row:at], read(before, at)
                     _add(found, key, values)
-                    _add(self.deltas, key, [max(0, a - b) for a, b in zip(values, before)] if goes_on else values)
-        self._places = places
+                    if before[row:at] != key or values[0] < values_before[0]:
+                        _add(self.deltas, key, values)
+                    elif values == values_before:
+                        _add(self.deltas, key, none)
+                    else:
+                        _add(self.deltas, key, [max(0, a - b) for a, b in zip(values, values_before)])
+        self._before = elements
         for key, sums in found.items():
-            yield key, words.pack(*sums)
+            yield key, self._words.pack(*sums)
 
 
-def _add(sums: Dict[bytes, List[int]], key: bytes, values: Sequence[int]) -> None:
+def _add(sums: Dict[bytes, Sequence[int]], key: bytes, values: Sequence[int]) -> None:
     known = sums.get(key)
-    sums[key] = [a + b for a, b in zip(known, values)] if known else list(values)
+    sums[key] = [a + b for a, b in zip(known, values)] if known else values
 
 
 IDLE_INTERVALS = 60
@@ -189,7 +194,7 @@ class MapReader:
         last.digest = digest
         totals = self._sum(value)
         if isinstance(self._map, RowSets):
-            deltas = self._map.deltas[key]
+            deltas = list(self._map.deltas[key])
         else:
             deltas = [max(0, new - old) for new, old in zip(totals, last.totals)]
         is_changed = totals != last.totals or any(deltas)
