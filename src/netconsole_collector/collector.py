@@ -460,7 +460,7 @@ class Collector:
         probe.note = commands.why(load.command)
         self._probes[load.probe] = probe
         for fd in probe.program_fds:
-            self._statistics.add(fd, mono_ns())
+            self._statistics.add(fd)
         self._sampler.changed()
         self._settle(list(self._probes.values()))
         self._send(of_running(probe))
@@ -508,7 +508,7 @@ class Collector:
 
     def _release(self) -> None:
         self._loads.cancel_all()
-        self._statistics.close(mono_ns())
+        self._statistics.close()
         for probe in self._probes.values():
             probe.detach()  # all of them first: a program may run behind another probe's
         for probe in self._probes.values():

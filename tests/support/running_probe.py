@@ -145,7 +145,7 @@ class Window:
     window_ns = 100_000_000
     took_ns = 100_000_000
 
-    def take(self, fds: list[int], now_ns: int) -> tuple[list[tuple[int, int]], int]:
+    def take(self, fds: list[int]) -> tuple[list[tuple[int, int]], int]:
         return [(fd, 10 * fd) for fd in fds], self.took_ns
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from netconsole.base import figure
+
 
 @dataclass(frozen=True, slots=True)
 class BudgetAction:
@@ -34,7 +36,8 @@ def describe(action: BudgetAction) -> str:
     if action.measured is None:
         return f"{action.action}: {action.because}"
     what, comma, unit = action.because.rpartition(", ")
-    measured = f"{what} is {action.measured:.3g} {unit}" if comma else f"{unit} is {action.measured:.3g}"
+    size = figure.number(action.measured)
+    measured = f"{what} is {size} {unit}" if comma else f"{unit} is {size}"
     short = unit if not comma or unit.startswith("per ") else unit.partition(" ")[0]
-    limit = "" if action.limit is None else f"; the limit is {action.limit:g} {short}"
+    limit = "" if action.limit is None else f"; the limit is {figure.number(action.limit)} {short}"
     return f"{action.action}: {measured}{limit}"

@@ -279,7 +279,7 @@ class RunningProbe:
             read = record.read(now_ns, int(self.knobs[record.keep]))
             bodies.append(dict(read, kind="records", name=record.name))
         bodies.extend(self._events.read())
-        bodies.append(self._cost(statistics, accounts, interval_ns, now_ns))
+        bodies.append(self._cost(statistics, accounts, interval_ns))
         for body in bodies:
             body["probe"] = self.name
         return bodies
@@ -330,10 +330,10 @@ class RunningProbe:
         values = {name: count for name, count in values.items() if self._there.issuperset(specs[name].get("needs", ()))}
         return {"kind": "counters", "interval_ns": interval_ns, "values": values}
 
-    def _cost(self, statistics: StatisticsWindow, accounts: Dict[str, int], interval_ns: int, now_ns: int) -> Json:
+    def _cost(self, statistics: StatisticsWindow, accounts: Dict[str, int], interval_ns: int) -> Json:
         if self._readings % _MAPS_KB_EVERY == 1:
             self._maps_kb = self._maps.memory_kb()
-        runs, window_ns = statistics.take(self.program_fds, now_ns)
+        runs, window_ns = statistics.take(self.program_fds)
         missed = [program.missed() for program in self.programs]
         losses = {name: accounts[name] for name in ledger.LOSSES}
         losses["missed"] = sum(one or 0 for one in missed)

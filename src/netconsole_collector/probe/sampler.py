@@ -123,14 +123,14 @@ class Sampler:
             del self._covered_ns[name], self._taken_pct[name]
             self._attached_ns.pop(name, None)
             if name in self._probes:
-                self._statistics.free(fds, now)
+                self._statistics.free(fds)
         for name, probe in self._probes.items():
             if probe.is_sampled and name not in self._sampled:
                 if not self._sampled:
                     self._began_ns, self._period_ns, self._before = now, PERIOD_NS, None
                 self._sampled[name], self._taken_pct[name] = probe.sampled_fds, probe.seen_pct
                 self._covered_ns[name] = now
-                self._statistics.sample(self._sampled[name], now)
+                self._statistics.sample(self._sampled[name])
                 if self._is_attaching:
                     continue  # it gets its share with those that are coming back
                 self._next_ns = None  # it is attached: its first share of a period begins now
@@ -139,7 +139,7 @@ class Sampler:
             elif name in self._sampled and probe.seen_pct != self._taken_pct[name]:
                 self._take_other_share(name, probe, now)
         if not self._ends:
-            self._end_hold(now)
+            self._end_hold()
         if not self._sampled:
             self._next_ns, self._is_attaching = None, False
 
@@ -147,7 +147,7 @@ class Sampler:
         """What was measured of it in this period is of its share before, and stands for no other."""
         self._taken_pct[name] = probe.seen_pct
         self._covered_ns[name] = max(now_ns, self._covered_ns[name])
-        self._statistics.sample(self._sampled[name], now_ns)
+        self._statistics.sample(self._sampled[name])
         self._attached_ns.pop(name, None)
         if name in self._ends:
             self._ends[name] = now_ns + self._share_ns(probe)
@@ -195,23 +195,23 @@ class Sampler:
         attached_ns = min(self._ends.values()) - now_ns
         held_ns = min(attached_ns, max(HELD_NS, int(attached_ns * HELD_SHARE)))
         begin_ns = now_ns + int((attached_ns - held_ns) * self._chance())
-        self._end_hold(now_ns)
+        self._end_hold()
         self._hold = begin_ns, begin_ns + held_ns
 
     def _tick_hold(self, now_ns: int) -> None:
         assert self._hold is not None
         begin_ns, end_ns = self._hold
         if now_ns >= end_ns:
-            self._end_hold(now_ns)
+            self._end_hold()
         elif now_ns >= begin_ns and not self._is_holding:
             self._is_holding = True
-            self._statistics.hold(now_ns)
+            self._statistics.hold()
 
-    def _end_hold(self, now_ns: int) -> None:
+    def _end_hold(self) -> None:
         self._hold = None
         if self._is_holding:
             self._is_holding = False
-            self._statistics.release(now_ns)
+            self._statistics.release()
 
     def _rest(self, probe: RunningProbe) -> None:
         self._rested_ns = self._clock()

@@ -51,7 +51,7 @@ def read(probe: RunningProbe) -> tuple[int, dict[str, int]]:
     """Events that were taken out, and the counts of the ledger."""
     statistics = StatisticsWindow(0, 1)
     for fd in probe.program_fds:
-        statistics.add(fd, 0)
+        statistics.add(fd)
     bodies = probe.read(statistics, time.monotonic_ns(), 0)
     cost = bodies[-1]
     counts = {name: count["total"] for name, count in cost["events"].items()}

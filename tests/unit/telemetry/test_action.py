@@ -18,6 +18,10 @@ from netconsole.telemetry.action import BudgetAction, describe
             BudgetAction(1.0, "p", "counters alone", "rate of all events, per second", 19.0, 0.0),
             "counters alone: rate of all events is 19 per second; the limit is 0 per second",
         ),
+        (
+            BudgetAction(1.0, "p", "counters alone", "rate of all events, per second", 7254.0, 2_000_000.0),
+            "counters alone: rate of all events is 7.25k per second; the limit is 2.00M per second",
+        ),
         (BudgetAction(1.0, "p", "pinned", "the user asked for it"), "pinned: the user asked for it"),
     ],
 )

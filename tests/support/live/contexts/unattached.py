@@ -137,7 +137,7 @@ class UnattachedProbe:
         self._fds = {program.name: program.fd for program in self.running.programs}
         self._statistics = StatisticsWindow(0, 1)
         for fd in self._fds.values():
-            self._statistics.add(fd, 0)
+            self._statistics.add(fd)
         self.bodies: list[dict[str, Any]] = []
         self.set()
 

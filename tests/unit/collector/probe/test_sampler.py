@@ -61,23 +61,24 @@ class Probe:
 
 
 class Statistics:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.log: list[tuple[str, object]] = []
         self.attached: dict[int, int] = {}
         self.covered: dict[int, int] = {}
         self.holds: list[tuple[int, int]] = []
         self.since: int | None = None
 
-    def sample(self, fds: Iterable[int], now_ns: int) -> None:
+    def sample(self, fds: Iterable[int]) -> None:
         self.log.append(("sample", list(fds)))
 
-    def hold(self, now_ns: int) -> None:
+    def hold(self) -> None:
         assert self.since is None
-        self.since = now_ns
+        self.since = self._clock.now
 
-    def release(self, now_ns: int) -> None:
+    def release(self) -> None:
         assert self.since is not None
-        self.holds.append((self.since, now_ns))
+        self.holds.append((self.since, self._clock.now))
         self.since = None
 
     def cover(self, fds: Iterable[int], attached_ns: int, period_ns: int) -> None:
@@ -85,7 +86,7 @@ class Statistics:
             self.attached[fd] = self.attached.get(fd, 0) + attached_ns
             self.covered[fd] = self.covered.get(fd, 0) + period_ns
 
-    def free(self, fds: Iterable[int], now_ns: int) -> None:
+    def free(self, fds: Iterable[int]) -> None:
         self.log.append(("free", list(fds)))
 
 
@@ -111,7 +112,7 @@ class Closing:
 class Made:
     def __init__(self, *probes: Callable[[Clock], Probe], chance: Callable[[], float] = lambda: 0.5) -> None:
         self.clock = Clock()
-        self.statistics, self.closing = Statistics(), Closing(self.clock)
+        self.statistics, self.closing = Statistics(self.clock), Closing(self.clock)
         self.probes = {probe.name: probe for probe in (make(self.clock) for make in probes)}
         self.settled = 0
         self.lost: list[str] = []
