@@ -68,6 +68,8 @@ sys.stdin.read()
 STANDS = {"reader": READER, "group": GROUP}
 """Programs that a fault may name; it may have others of its own."""
 SLEEPER = "sleeper"
+SLOWER = 4 if IS_EMULATED else 1
+"""So many times as long has to last what the host is asked about, or what is looked at again after seconds."""
 
 
 @dataclass
@@ -151,7 +153,7 @@ class Fault:
         at = self.spaces[traffic.get("at", "a")]
         count, per_s, flows = traffic["count"], traffic["per_s"], traffic.get("flows", 1)
         if "code" in traffic:
-            self.sender = at.start(traffic["code"], count, per_s)
+            self.sender = at.start(traffic["code"], count, per_s, SLOWER)
             return
         if "frame" in traffic:
             device = traffic.get("device", Wire.DEVICES[0])
@@ -185,7 +187,7 @@ class Fault:
         return bool(names & {str(label) for label in (*labels, incident.where.get("netns"))})
 
     def _stand(self, stack: ExitStack, letter: str, code: str) -> None:
-        process = self.spaces[letter].start(code)
+        process = self.spaces[letter].start(code, SLOWER)
         stack.callback(process.wait)
         stack.callback(process.kill)
         assert process.stdout is not None
