@@ -307,3 +307,15 @@ def test_a_lost_carrier_is_why_no_neighbour_answers() -> None:
     for _ in range(3):
         found = watched.interval((DROPS, silent, 300), lost, gauges={("link_rates", "links"): {"carrier_lost": 1}})
     assert [one.cause for one in found] == ["no-carrier"]
+
+
+def test_questions_that_do_not_leave_are_no_other_fault_than_the_silent_neighbour() -> None:
+    """A device without carrier drops them. What else its queue drops is another fault."""
+    silent = {**DROP, "device": "eth0", "netns": "red", "reason": "NEIGH_QUEUEFULL", "location": "__neigh_event_send"}
+    at_queue = {**silent, "reason": "QDISC_DROP", "location": "__tcf_kfree_skb_list"}
+    questions = {**at_queue, "protocol": "not IP", "ethertype": "ARP"}
+    for dropped, others in ((questions, set()), (at_queue, {"qdisc-drops"})):
+        watched = Watched()
+        for _ in range(4):
+            found = watched.interval((DROPS, silent, 300), (DROPS, dropped, 2))
+        assert {one.cause for one in found} == {"neighbour-silent", *others}
