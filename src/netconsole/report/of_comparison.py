@@ -18,7 +18,7 @@ from netconsole.report.blocks import (
     SummaryLines,
     TextTable,
 )
-from netconsole.report.of_places import where_packets_died
+from netconsole.report.of_places import mirror_then_and_now, where_packets_died
 
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
@@ -50,6 +50,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         blocks += [Heading("Findings"), _table(certain)]
     if comparison.findings_omitted:
         blocks.append(Note(f"{comparison.findings_omitted} more findings are in the JSON document."))
+    blocks += mirror_then_and_now(comparison)
     blocks += where_packets_died(comparison)
     blocks.append(Heading("Changed configuration"))
     if comparison.facts_changed:
