@@ -319,3 +319,15 @@ def test_questions_that_do_not_leave_are_no_other_fault_than_the_silent_neighbou
         for _ in range(4):
             found = watched.interval((DROPS, silent, 300), (DROPS, dropped, 2))
         assert {one.cause for one in found} == {"neighbour-silent", *others}
+
+
+@pytest.mark.parametrize("provenance", ["inferred", "kernel"])
+def test_udp_of_ipv6_without_a_checksum_that_nobody_takes_is_one_incident(provenance: str) -> None:
+    """Before 5.17 no reason tells the two apart."""
+    place = {"device": "eth0", "netns": "red", "reason": "NO_SOCKET", "location": "__udp6_lib_rcv"}
+    dropped = {**DROP, **place, "ethertype": "IPv6", "provenance": provenance}
+    counter = {"counter": "Udp6InCsumErrors", "class": "loss", "netns": "red", "meaning": "a wrong checksum"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, dropped, 300), (COUNTERS, counter, 300))
+    assert [one.cause for one in found] == ["nobody-listens"]

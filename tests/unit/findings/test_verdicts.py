@@ -167,6 +167,20 @@ def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None
         ("unknown", False, 1, "", None),
         ("unknown", True, 0, "", None),  # late, of a connection that has ended
         ("unknown", False, 0, "TcpInCsumErrors", "a wrong TCP checksum, sent by 192.0.2.1"),
+        (
+            "unknown",
+            False,
+            1,
+            "TcpExtTCPMD5NotFound",
+            "the socket of port 9 wants a TCP signature (MD5); 192.0.2.1 sends none",
+        ),
+        (
+            "unknown",
+            False,
+            1,
+            "TcpExtTCPMD5Failure",
+            "the TCP signature (MD5) of 192.0.2.1 is wrong, or unexpected, at port 9",
+        ),
         ("NOT_SPECIFIED", True, 1, "", None),
         (
             "NOT_SPECIFIED",
