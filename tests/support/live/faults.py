@@ -91,6 +91,8 @@ class Fault:
     settings: Mapping[str, str] = field(default_factory=dict)
     spaces: dict[str, Namespace] = field(default_factory=dict)
     sender: subprocess.Popen[str] | None = None
+    trouble: str = ""
+    """Why what was sent is not what it should be."""
     port: int = PORT
     cannot: str = ""
     """What this kernel or machine lacks for it."""
@@ -170,6 +172,8 @@ class Fault:
         """Wait until all is sent, and take back what would go on by itself."""
         assert self.sender is not None
         self.sender.communicate(timeout=LIMIT_S)
+        if self.sender.returncode:
+            self.trouble = f"the program that sends ended with {self.sender.returncode}"
         for line in self.undo:
             self.run(line)
 
