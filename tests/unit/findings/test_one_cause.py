@@ -108,6 +108,15 @@ def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
     assert one.sentence.startswith("CPU 1: its backlog is full: 60 packets/s lost") and one.total == 120
 
 
+def test_a_full_backlog_is_one_incident_though_its_devices_are_read_later() -> None:
+    """What the CPU itself counts meanwhile does not tell which devices it is about."""
+    cpu, ends = (BACKLOG, {"cpu": 1}), ((SENT, SENDER, 40), (RECEIVED, PEER, 40))
+    watched = Watched()
+    watched.interval((DROPS, FULL, 160), (*cpu, 160))
+    found = watched.interval((*cpu, 3), *ends)
+    assert [one.cause for one in found] == ["backlog-full"], told(found)
+
+
 @pytest.mark.proves("nic_counters", "findings.losses.count.!.loss+rx_queue_N_xdp_tx_errors")
 def test_what_xdp_sends_back_in_vain_is_told_once_though_the_other_end_counts_it_too() -> None:
     errors = {"device": "veth-b", "counter": "rx_queue_N_xdp_tx_errors", "class": "loss", "meaning": "not sent back"}
