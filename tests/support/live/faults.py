@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import socket
 import struct
 import subprocess
@@ -68,6 +70,14 @@ sys.stdin.read()
 STANDS = {"reader": READER, "group": GROUP}
 """Programs that a fault may name; it may have others of its own."""
 SLEEPER = "sleeper"
+
+
+def _numbers(release: str) -> list[int]:
+    """Of a kernel's name the first two, by which it is compared; of an empty one none."""
+    return [int(number) for number in re.findall(r"\d+", release)[:2]]
+
+
+RELEASE = _numbers(platform.release())
 SLOWER = 4 if IS_EMULATED else 1
 """So many times as long has to last what the host is asked about, or what is looked at again after seconds."""
 
@@ -86,6 +96,7 @@ class Fault:
     stand: Sequence[str] = ()
     program: Sequence[Mapping[str, str]] = ()
     needs: str = ""
+    since: str = ""
     alone: bool = False
     fast: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +112,9 @@ class Fault:
         """The wire, what stands at its ends, and the fault itself."""
         if self.fast and IS_EMULATED:
             self.cannot = "an emulated machine is too slow for it"
+            return
+        if _numbers(self.since) > RELEASE:
+            self.cannot = f"a kernel before {self.since} tells too little of it"
             return
         for name, value in self.settings.items():
             stack.callback(run, "sysctl", "-qw", f"{name}={run('sysctl', '-n', name).strip()}")

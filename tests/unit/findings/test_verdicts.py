@@ -206,6 +206,26 @@ def test_what_tcp_refuses_is_told_where_the_kernel_gives_no_reason(
         assert verdicts.verdict("listen-queue-full", {**asked, **answer, "is_moving": False}, is_answered=True) is None
 
 
+@pytest.mark.parametrize(
+    ("moved", "why"),
+    [
+        ("TcpInCsumErrors", "a wrong TCP checksum, sent by 192.0.2.1"),  # nothing was ever reset here
+        ("TcpOutRsts", "nobody listens on TCP port 9 of 198.51.100.7"),
+        ("", "nobody listens on TCP port 9 of 198.51.100.7"),
+    ],
+)
+def test_where_nobody_listens_a_wrong_checksum_is_told_when_all_is_over_too(
+    verdicts: Verdicts, moved: str, why: str
+) -> None:
+    """It was seen on 5.10: asked too late, the host said that nobody listens, to whom it would have sent a reset."""
+    asked = {**PACKET, "protocol": "TCP", "reason": "unknown", "location": "tcp_v4_rcv", "syn": 1}
+    answer: dict[str, Any] = {"is_time_wait": False, "is_nobody": True, "moved": moved, "is_moving": False}
+    found = verdicts.verdict("listen-queue-full", {**asked, **answer}, is_answered=True)
+    assert found is not None and found.why == why
+    question = verdicts.question("listen-queue-full", asked)
+    assert question is not None and "TcpOutRsts" in str(question.arguments["counters"])
+
+
 @pytest.mark.parametrize(("provenance", "is_unsure"), [("inferred", True), ("kernel", False)])
 def test_a_wrong_checksum_is_not_ruled_out_where_the_kernel_gives_no_reason(
     verdicts: Verdicts, provenance: str, is_unsure: bool
