@@ -123,6 +123,8 @@ class TableModel:
         self._cursor_index = 0
         self._top = 0
         self._placed: list[PlacedColumn] = []
+        self._shortened: set[str] = set()
+        """Columns whose figures are short: a count that was cut would be a wrong one, and a column has one style."""
         self._histories: dict[tuple[Hashable, str], Sequence[float | None]] = {}
         self._in_sight: list[Hashable] = []
         self._now_s = 0.0
@@ -337,6 +339,15 @@ class TableModel:
         columns = place(chosen(self.columns, self.choice), self.region.width - 1)
         self._placed = [at._replace(x=at.x + 1) for at in columns]
         in_sight = self._keys[self._top : self._top + lines]
+        seen = [self._rows[key].cells for key in in_sight]
+        self._shortened = {
+            column.name
+            for column, _, columns in self._placed
+            if any(
+                cell.short and figure.width(cell.text) > columns
+                for cell in (cells.get(column.name, _BLANK) for cells in seen)
+            )
+        }
         if fresh:
             self._histories = {
                 (key, name): cell.history()
@@ -384,7 +395,7 @@ class TableModel:
             if start > x:
                 is_kept = x == 0 and row.key in self.on_top
                 pieces.append(("*" + " " * (start - 1) if is_kept else " " * (start - x), ""))
-            text = cell.text
+            text = cell.short if cell.short and column.name in self._shortened else cell.text
             if cell.history is not None:
                 text = labelled(self._histories.get((row.key, column.name), ()), cells, cell.unit)
             tone = cell.tone if cell.history is None else cell.tone or "trend"
