@@ -240,7 +240,7 @@ def _watched(watch: Watch, now: Round, hands: ThreadPoolExecutor) -> Iterator[Af
     watch.until(partial(watch.has_passed, over + SILENT_FOR if len(made) > 1 else over))
     found = [(one, watch.of(one)) for one in made]
     for (one, incidents), shown in zip(found, hands.map(lambda each: _shown(*each), found), strict=True):
-        yield After(one, incidents, shown, one.trouble)
+        yield After(one, incidents, shown)
     yield from now.troubles()
 
 
@@ -257,6 +257,7 @@ def _shown(fault: Fault, incidents: Sequence[Incident]) -> str:
 @pytest.mark.parametrize("name", [one.name for one in all_faults()])
 @pytest.mark.proves("kernel_drops", "findings.drops.count.!.{fault,refused,unwanted}")
 @pytest.mark.proves("socket_drops", "findings.sockets.buffer_full.!!.!0")
+@pytest.mark.proves("link_rates", "findings.links.rx_errors.!.{macsec,gre}")
 def test_each_fault_is_one_incident_that_says_its_cause_and_counts_exactly(
     name: str, after: tuple[Watch, dict[str, After]]
 ) -> None:

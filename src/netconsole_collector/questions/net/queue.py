@@ -2,9 +2,10 @@
 
 `kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile, or has
 dropped all that the root has. `shaper`: a root that shapes, with its rate, as `tbf of 5 Mbit/s`. `burst`: bytes that a
-tbf takes at once; `is_too_long`: less than the MTU, and nothing waits there. `carrier`, `mtu`, `is_up`: of the
-device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a pair, wherever
-that is.
+tbf takes at once; `is_too_long`: less than the MTU, and nothing waits there. `limit`, `loss_pct`: of a netem.
+`ports`, `ports_up`: of a bond or team, how many it has, and how many of them have a carrier. `carrier`, `mtu`,
+`is_up`: of the device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a
+pair, wherever that is.
 """
 
 import os
@@ -16,18 +17,21 @@ from netconsole_collector.primitives.inside import make_inside
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.net import programs
-from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket
+from netconsole_collector.questions.net.rtnetlink import MASTER, Interface, RouteSocket
 from netconsole_collector.questions.within import paths, within
 from netconsole_collector.sources.net.qdiscs import TC_H_INGRESS, TC_H_ROOT, Qdisc, handle_text, htb_rate, parse
 
 _GET_QDISC, _GET_CLASS, _QDISC = 38, 42, struct.Struct("=BxxxiIII")
 _READINGS, _PAUSE_S = 4, 0.25
-_MTU, _PEER, _CARRIER, _PEER_NAMESPACE = 4, 5, 33, 37
+_MTU, _PEER, _PEER_NAMESPACE = 4, 5, 37
 _UP = 1
 _OPTIONS, _TBF = 2, 1  # TCA_OPTIONS, TCA_TBF_PARMS
 _TBF_PARAMETERS = struct.Struct("=8xI16xI4x")
 """Of struct tc_tbf_qopt the rate in bytes/s, and its buffer: the time that filling it takes, in 64 ns."""
+_NETEM_PARAMETERS = struct.Struct("=4xII")
+"""Of struct tc_netem_qopt its limit in packets, and how many of 2^32 it loses. It stands before its attributes."""
 _NONE = "noqueue"
+_OF_PORTS = ("bond", "team")
 
 
 def answer(arguments: Json) -> Any:
@@ -70,7 +74,11 @@ def _looked_up(device: str, namespaces: List[Tuple[str, int]]) -> Tuple[Json, Un
     found["is_up"] = bool(link.flags & _UP) if link is not None else None
     found["xdp"] = programs.at_device(link)[0] if link is not None else None
     found["mtu"] = link.whole(_MTU) if link is not None else None
-    found["carrier"] = bool(link.values.get(_CARRIER, b"\0")[0]) if link is not None else None
+    found["carrier"] = link.has_carrier if link is not None else None
+    if link is not None and link.kind in _OF_PORTS:
+        with RouteSocket() as routes:
+            ports = [one.has_carrier for one in routes.links() if one.whole(MASTER) == link.number]
+        found.update(ports=len(ports), ports_up=sum(ports))
     return found, peer
 
 
@@ -82,7 +90,11 @@ def _root(routes: RouteSocket, link: Interface) -> Json:
     classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
     inner = _dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None
     found: Json = {"kind": root.kind, "classes": classes, "inner": inner or only_one(root, qdiscs)}
-    burst = _burst(routes, link) if root.kind == "tbf" else None
+    options = _options(routes, link)
+    burst = _burst(options) if root.kind == "tbf" else None
+    if root.kind == "netem" and len(options) >= _NETEM_PARAMETERS.size:
+        limit, loss = _NETEM_PARAMETERS.unpack_from(options)
+        found.update(limit=limit, loss_pct=round(100 * loss / 2**32, 2) or None)
     is_too_long = burst is not None and burst < (link.whole(_MTU) or 0) and not root.backlog_packets
     found.update(burst=burst, is_too_long=is_too_long, shaper=_shaper(routes, link, root))
     return found
@@ -92,14 +104,21 @@ def _shaper(routes: RouteSocket, link: Interface, root: Qdisc) -> Optional[str]:
     return (root._replace(rate_bits=htb_rate(routes, link.number)) if root.kind == "htb" else root).shaper
 
 
-def _burst(routes: RouteSocket, link: Interface) -> Optional[int]:
+def _options(routes: RouteSocket, link: Interface) -> bytes:
+    """Of the root, as its kind writes them."""
     for body in routes.dump(_GET_QDISC, _QDISC.pack(0, link.number, 0, 0, 0)):
         _, index, _, parent, _ = _QDISC.unpack_from(body)
-        values = dict(attributes(dict(attributes(body, _QDISC.size)).get(_OPTIONS, b""), 0))
-        if (index, parent) == (link.number, TC_H_ROOT) and len(values.get(_TBF, b"")) >= _TBF_PARAMETERS.size:
-            rate, buffer = _TBF_PARAMETERS.unpack_from(values[_TBF])
-            return int(round(rate * buffer * 64 / 1e9))
-    return None
+        if (index, parent) == (link.number, TC_H_ROOT):
+            return bytes(dict(attributes(body, _QDISC.size)).get(_OPTIONS, b""))
+    return b""
+
+
+def _burst(options: bytes) -> Optional[int]:
+    values = dict(attributes(options, 0))
+    if len(values.get(_TBF, b"")) < _TBF_PARAMETERS.size:
+        return None
+    rate, buffer = _TBF_PARAMETERS.unpack_from(values[_TBF])
+    return int(round(rate * buffer * 64 / 1e9))
 
 
 def _qdiscs(routes: RouteSocket, link: Interface) -> List[Qdisc]:

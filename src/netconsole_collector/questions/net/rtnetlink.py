@@ -33,6 +33,7 @@ _DESTINATION, _SOURCE, _FROM_DEVICE, _OUT_DEVICE, _GATEWAY, _PRIORITY, _METRICS,
     18,
 )
 _METRIC_MTU = 2
+MASTER, _INFO, _CARRIER, _INFO_KIND = 10, 18, 33, 1  # IFLA_MASTER, IFLA_LINKINFO, IFLA_CARRIER, IFLA_INFO_KIND
 _MULTIPATH = 9
 _FIB_MATCH = 0x2000
 _NEXT_HOP = struct.Struct("=HBBi")
@@ -72,6 +73,20 @@ class Interface(NamedTuple):
     def whole(self, kind: int) -> Optional[int]:
         """An attribute of 32 bits; None where the device has none."""
         return number(self.values.get(kind))
+
+    @property
+    def info(self) -> Dict[int, bytes]:
+        """What its kind of device says of itself (IFLA_LINKINFO)."""
+        return dict(attributes(self.values.get(_INFO, b""), 0))
+
+    @property
+    def kind(self) -> str:
+        """As "vxlan"; empty for one of hardware."""
+        return self.info.get(_INFO_KIND, b"").rstrip(b"\0").decode("ascii", "replace")
+
+    @property
+    def has_carrier(self) -> bool:
+        return bool(self.values.get(_CARRIER, b"\0")[0])
 
 
 class Route(NamedTuple):

@@ -19,7 +19,7 @@ from netconsole_collector.questions.known import BadQuestion, Json, text
 from netconsole_collector.questions.moving import moving
 from netconsole_collector.questions.net import group_programs
 from netconsole_collector.questions.net.programs import name_of, queried
-from netconsole_collector.questions.net.rtnetlink import RouteSocket
+from netconsole_collector.questions.net.rtnetlink import MASTER, RouteSocket
 from netconsole_collector.questions.within import sysctl, within
 from netconsole_collector.sources.net.netlink_messages import (
     NETLINK_SOCK_DIAG,
@@ -40,7 +40,7 @@ _CALLING = socket.IPPROTO_TCP, 1 << 2  # TCP_SYN_SENT
 _OPEN = 1 << TCP_CLOSE | 1 << 1 | 1 << 2  # ESTABLISHED, SYN_SENT; a UDP socket without a peer is CLOSE
 _UP = 1
 _SK_LOOKUP = 36  # BPF_SK_LOOKUP of enum bpf_attach_type
-_INFO, _INFO_KIND, _INFO_DATA, _VXLAN_PORT = 18, 1, 2, 15  # IFLA_LINKINFO and below; IFLA_VXLAN_PORT
+_INFO_DATA, _VXLAN_PORT = 2, 15  # IFLA_INFO_DATA, IFLA_VXLAN_PORT
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
 
@@ -75,7 +75,8 @@ def answer(arguments: Json) -> Any:
     bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF program
     sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a connection
     from this port begins, to `peer`. `lookup_program`: a BPF program that chooses sockets in this namespace. `tunnel`:
-    nobody is there, and a VXLAN device that would be is down. `moved`: of the counters that ``counters`` names (with
+    nobody is there, and a VXLAN device that would be is down. `vrf`: ``device`` is of this VRF, and the first one is
+    outside. `moved`: of the counters that ``counters`` names (with
     spaces between) the one that moves most meanwhile; empty where none does; `is_moving`: else it only has, at some
     time. `is_nobody`, of a listener: none listens at ``port``.
     """
@@ -120,6 +121,9 @@ def answer(arguments: Json) -> Any:
         document["lookup_program"] = within(arguments, _lookup_program)
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
         document["tunnel"] = tunnel
+        device = arguments.get("device")
+        is_unbound = device is not None and bool(bound) and bound[0] is None
+        document["vrf"] = within(arguments, lambda: _outside_of(str(device), protocol)) if is_unbound else None
         document["bound_device"] = bound[0] if bound else None
         document["is_bound_elsewhere"] = bool(bound) and not {None, arguments.get("device")}.intersection(bound)
         document["is_elsewhere"] = bool(found) and all(one.address not in (target, *_ANY) for one in found)
@@ -184,12 +188,24 @@ def _tunnel_down(port: int) -> Optional[str]:
     """The VXLAN device of this port that is down: its socket is there while it is up."""
     with RouteSocket() as routes:
         for link in routes.links():
-            info = dict(attributes(link.values.get(_INFO, b""), 0))
-            options = dict(attributes(info.get(_INFO_DATA, b""), 0))
-            is_vxlan = info.get(_INFO_KIND, b"").rstrip(b"\0") == b"vxlan"
-            if is_vxlan and options.get(_VXLAN_PORT) == port.to_bytes(2, "big") and not link.flags & _UP:
+            options = dict(attributes(link.info.get(_INFO_DATA, b""), 0))
+            if link.kind == "vxlan" and options.get(_VXLAN_PORT) == port.to_bytes(2, "big") and not link.flags & _UP:
                 return link.name
     return None
+
+
+def _outside_of(device: str, protocol: str) -> Optional[str]:
+    """The VRF of this device, if sockets that are not bound to it take nothing of it.
+
+    net/ipv4/udp.c: udp_sk_bound_dev_eq.
+    """
+    if sysctl("ipv4/{}_l3mdev_accept".format(protocol.lower())) != 0:
+        return None
+    with RouteSocket() as routes:
+        link = routes.link(device)
+        master = link.whole(MASTER) if link is not None else None
+        both = (link, routes.link_at(master) if master else None)
+        return next((one.name for one in both if one is not None and one.kind == "vrf"), None)
 
 
 def _half_open() -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from netconsole_collector.questions.net import queue
 from netconsole_collector.questions.net.queue import only_one
+from netconsole_collector.questions.net.rtnetlink import Interface
 from netconsole_collector.sources.net.qdiscs import TC_H_ROOT, Qdisc
 
 
@@ -47,3 +49,24 @@ def test_a_device_without_a_queue_is_not_said_to_drop(
     link: Any = SimpleNamespace(number=1)
     routes: Any = SimpleNamespace(dump=lambda *_: ())
     assert queue._root(routes, link)["kind"] == said
+
+
+@pytest.mark.parametrize(("loss", "said"), [(2**31, 50.0), (2**32 - 1, 100.0), (0, None)])
+def test_a_netem_says_what_it_keeps_and_what_it_loses(
+    monkeypatch: pytest.MonkeyPatch, loss: int, said: float | None
+) -> None:
+    """struct tc_netem_qopt of include/uapi/linux/pkt_sched.h: latency, limit, loss, gap, duplicate, jitter."""
+    monkeypatch.setattr(queue, "_qdiscs", lambda *_: [qdisc("netem", 0, TC_H_ROOT, 0)])
+    monkeypatch.setattr(queue, "_options", lambda *_: struct.pack("=6I", 7, 20, loss, 0, 0, 0))
+    found = queue._root(SimpleNamespace(dump=lambda *_: ()), Interface(1, 0, "eth0", {}))  # type: ignore[arg-type]
+    assert (found["limit"], found["loss_pct"]) == (20, said)
+
+
+@pytest.mark.parametrize("options", [b"", b"1234567"])
+def test_a_netem_that_says_too_little_is_one_of_unknown_settings(
+    monkeypatch: pytest.MonkeyPatch, options: bytes
+) -> None:
+    monkeypatch.setattr(queue, "_qdiscs", lambda *_: [qdisc("netem", 0, TC_H_ROOT, 0)])
+    monkeypatch.setattr(queue, "_options", lambda *_: options)
+    found = queue._root(SimpleNamespace(dump=lambda *_: ()), Interface(1, 0, "eth0", {}))  # type: ignore[arg-type]
+    assert "limit" not in found and "loss_pct" not in found

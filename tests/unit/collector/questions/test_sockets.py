@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from netconsole_collector.questions.net import sockets
+from netconsole_collector.questions.net.rtnetlink import Interface
 from netconsole_collector.questions.net.sockets import refused_in
 
 IP = b"IpExt: InNoRoutes InOctets\nIpExt: 5 7\n"
@@ -26,3 +30,47 @@ def test_refused_time_stamps_are_known_by_a_counter_where_no_reason_tells(
 
 def test_without_counters_nothing_was_refused() -> None:
     assert not refused_in(b"")
+
+
+def link(number: int, name: str, kind: bytes, master: int = 0) -> Interface:
+    """As the kernel tells of it: IFLA_LINKINFO with IFLA_INFO_KIND, and IFLA_MASTER."""
+    return Interface(
+        number, 0, name, {18: struct.pack("=HH", 5 + len(kind), 1) + kind + b"\0", 10: struct.pack("=I", master)}
+    )
+
+
+class Links:
+    """In place of the kernel: eth0 is in a VRF, eth1 in a bridge."""
+
+    known = (link(1, "eth0", b"", 3), link(2, "eth1", b"", 4), link(3, "blue", b"vrf"), link(4, "br0", b"bridge"))
+
+    def __enter__(self) -> Links:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def link(self, name: str) -> Interface | None:
+        return next((one for one in self.known if one.name == name), None)
+
+    def link_at(self, number: int) -> Interface | None:
+        return next((one for one in self.known if one.number == number), None)
+
+
+@pytest.mark.parametrize(
+    ("device", "accepts", "vrf"),
+    [
+        ("eth0", 0, "blue"),
+        ("blue", 0, "blue"),
+        ("eth1", 0, None),
+        ("gone", 0, None),
+        ("eth0", 1, None),
+        ("eth0", None, None),
+    ],
+)
+def test_a_socket_outside_takes_nothing_of_a_vrf_unless_a_setting_lets_it(
+    monkeypatch: pytest.MonkeyPatch, device: str, accepts: int | None, vrf: str | None
+) -> None:
+    monkeypatch.setattr(sockets, "RouteSocket", Links)
+    monkeypatch.setattr(sockets, "sysctl", {"ipv4/udp_l3mdev_accept": accepts}.get)
+    assert sockets._outside_of(device, "UDP") == vrf
