@@ -8,6 +8,7 @@
 #define NETCONSOLE_ECHO_H
 
 #include "netconsole.h"
+#include "fragment.h"
 #include "path.h"
 
 enum { ECHO_NONE, ECHO_REQUEST, ECHO_REPLY };
@@ -109,53 +110,6 @@ static inline u32 echo_icmp_at(struct echo *echo, struct path_packet *packet, un
     return 0;
 }
 
-/* ---- a packet whose headers are not in the linear data ----
- *
- * virtio_net leaves all behind the link header of a packet of more than some 100 bytes in the first fragment (page_to_skb in
- * drivers/net/virtio_net.c), and IP pulls it into the linear data only later. A fragment is a struct page: where the memory lies that it
- * stands for, two variables of x86-64 say (arch/x86/mm/kaslr.c). On other machines, and where these are not known, such a packet
- * cannot be read, and is counted. */
-
-#define ECHO_PAGE_BYTES 64      /* of struct page on x86-64 (_struct_page_alignment in include/linux/mm_types.h) */
-#define ECHO_PAGE_SHIFT 12
-
-struct echo_page_map {
-    u64 page_offset_base;       /* addresses of the variables of these names; 0: not known. The collector fills them in */
-    u64 vmemmap_base;
-};
-BPF_ARRAY(nc_page_map, struct echo_page_map, 1);
-
-struct echo_fragment {          /* skb_frag_t: bio_vec before 6.9, then netmem, length and offset */
-    u64 storage;
-    u32 length;
-    u32 offset;
-};
-
-/* Goes on to the first fragment, as if it lay behind the linear data, which end at `end`: offsets go on. `size`: of the buffer that begins at
- * `head`. Returns 0 when it can be read. */
-static inline int echo_in_fragment(unsigned char **head, u32 *end, u32 size)
-{
-    unsigned char *shared = *head + size;
-    struct echo_page_map *known;
-    struct echo_fragment fragment;
-    u64 base, first;
-    u32 zero = 0;
-
-    known = nc_page_map.lookup(&zero);
-    if (!known || !known->page_offset_base || !known->vmemmap_base || !NC_AT(u8, shared + offsetof(struct skb_shared_info, nr_frags)))
-        return -1;
-    if (bpf_probe_read_kernel(&fragment, sizeof(fragment), shared + offsetof(struct skb_shared_info, frags)))
-        return -1;
-    if (fragment.storage & 1)   /* memory of a device (NET_IOV in include/net/netmem.h) */
-        return -1;
-    base = NC_AT(u64, known->page_offset_base);
-    first = NC_AT(u64, known->vmemmap_base);
-    base += (fragment.storage - first) / ECHO_PAGE_BYTES << ECHO_PAGE_SHIFT;
-    *head = (unsigned char *)(base + fragment.offset - *end);
-    *end += fragment.length;
-    return 0;
-}
-
 /* Finds the echo in a packet whose headers were read. `made`: IP has not written its length yet. `size`: of the buffer, where the packet goes
  * on in fragments; 0: it does not. Returns its kind. */
 static inline u32 echo_find(struct echo *echo, struct path_packet *packet, unsigned char *head, u32 end, int made, u32 size)
@@ -173,7 +127,7 @@ static inline u32 echo_find(struct echo *echo, struct path_packet *packet, unsig
         length = end - packet->at;
     if (length < at + sizeof(icmp))             /* cut by its sender */
         return ECHO_NONE;
-    if (size && packet->at + at >= end && echo_in_fragment(&head, &end, size)) {    /* IP has pulled its own header alone */
+    if (size && packet->at + at >= end && fragment_enter(&head, &end, size)) {    /* IP has pulled its own header alone */
         nc_ledger_add(NC_PARSE_FAILED);
         return ECHO_NONE;
     }
@@ -238,7 +192,7 @@ static inline u32 echo_at_device(struct echo *echo, struct nc_config *config, st
     begin = sent ? buffer.network : buffer.data;
     size = NC_GET(skb, data_len) ? NC_GET(skb, end) : 0;
     is_beyond = size && begin >= buffer.end;
-    if (is_beyond && echo_in_fragment(&buffer.head, &buffer.end, size)) {
+    if (is_beyond && fragment_enter(&buffer.head, &buffer.end, size)) {
         nc_ledger_add(NC_PARSE_FAILED);
         return ECHO_NONE;
     }

@@ -18,7 +18,7 @@ struct stream {
     u32 next;           /* the number behind all that came */
     u32 gap_at;         /* the latest gap below that; without length there is none */
     u32 gap_length;
-    u32 is_known;
+    u32 known;          /* since when its numbers are followed (`begins`); 0: they are not */
 };
 
 /* What a packet has of it. SYN and FIN count as a byte. */
@@ -70,8 +70,9 @@ static inline void stream_fill(struct stream *known, u32 from, u32 to)
     }
 }
 
-/* The packet goes into what is known of its flow. Returns by how many bytes that went on, with gaps; `lost`: how many of a gap are given up. */
-static inline u32 stream_follow(struct stream *known, struct stream_part *part, u32 *lost)
+/* The packet goes into what is known of its flow. Returns by how many bytes that went on, with gaps; `lost`: how many of a gap are given up.
+ * `begins`: not 0; where it is another number than before, what came meanwhile was not read. */
+static inline u32 stream_follow(struct stream *known, struct stream_part *part, u32 *lost, u32 begins)
 {
     u32 end = part->at + part->length;
     s32 ahead = part->at - known->next, on = end - known->next;
@@ -82,10 +83,16 @@ static inline u32 stream_follow(struct stream *known, struct stream_part *part, 
         known->gap_length = 0;
         return 0;
     }
-    if (!known->is_known || part->flags & STREAM_SYN || ahead > STREAM_GAP || on < -STREAM_GAP) {
+    if (known->known && known->known != begins) {
+        known->gap_length = 0;
+        known->known = begins;
+        known->next = end;
+        return 0;
+    }
+    if (!known->known || part->flags & STREAM_SYN || ahead > STREAM_GAP || on < -STREAM_GAP) {
         *lost = known->gap_length;
         known->gap_length = 0;
-        known->is_known = 1;
+        known->known = begins;
         known->next = end;
         return part->length;
     }

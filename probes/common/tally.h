@@ -211,15 +211,26 @@ static inline void count_missing(struct tunnel *tunnel, struct tuple_key *tuple)
     known->next = (u32)(tunnel->number + 1);
 }
 
+/* After packets that were not read, which may be of any flow, what is followed of each begins anew. */
+BPF_ARRAY(tally_begins, u32, 1);
+
+static inline void begin_anew(void)
+{
+    u32 zero = 0, *begins = tally_begins.lookup(&zero);
+
+    if (begins)
+        *begins += 2;
+}
+
 /* What of a flow of TCP never came: in its row, and in that of its network. */
 static inline void count_stream(struct flow_row *row, struct network *network, struct path_packet *packet, u32 end)
 {
     struct stream_part part;
-    u32 on, lost = 0;
+    u32 on, lost = 0, zero = 0, *begins = tally_begins.lookup(&zero);
 
-    if (stream_part_of(&part, packet, end))
+    if (!begins || stream_part_of(&part, packet, end))
         return;
-    on = stream_follow(&row->stream, &part, &lost);
+    on = stream_follow(&row->stream, &part, &lost, *begins | 1);
     if (lost)
         __sync_fetch_and_add(&row->missing, lost);
     if (network) {
@@ -229,16 +240,16 @@ static inline void count_stream(struct flow_row *row, struct network *network, s
 }
 
 /* Opens the tunnel of a packet whose ethertype and offset are set. -1: it is none of the mirror. */
-static inline int tally_open(struct tunnel *tunnel, struct tuple_key *tuple, struct path_packet *packet, unsigned char *head, u32 end, u32 all,
-                             u32 vxlan)
+static inline int tally_open(struct tunnel *tunnel, struct tuple_key *tuple, struct path_packet *packet, struct tunnel_bytes *bytes, u32 vxlan)
 {
-    if (path_skip_tags(packet, head, end, 1) || path_read_layer(packet, head, end))
+    tunnel_reaches(bytes, packet->at, packet->at + 20);
+    if (path_skip_tags(packet, bytes->head, bytes->end, 1) || path_read_layer(packet, bytes->head, bytes->end))
         return -1;
     if (packet->protocol != 17 && packet->protocol != 47)
         return -1;
     outer_source(tuple->source, packet);
     outer_target(tuple->target, packet);
-    tunnel_open(tunnel, packet, head, end, all, vxlan);
+    tunnel_open(tunnel, packet, bytes, vxlan);
     return tunnel->kind ? 0 : -1;
 }
 
@@ -261,15 +272,22 @@ static inline void tally(struct of_cpu *mine, struct scratch *scratch, struct tu
     tuple->source_port = tunnel->source_port;
     tuple->target_port = tunnel->target_port;
     add_tuple(mine, tuple, packets, bytes, now);
+    add_sum(queues.lookup_or_try_init(queue, &none), packets, bytes);
     if (tunnel->numbered)
         count_missing(tunnel, tuple);
     if (tunnel->unread)
         nc_ledger_add_many(NC_PARSE_FAILED, packets);
+    else if (tunnel->merged)
+        nc_ledger_add_many(NC_PARSE_FAILED, tunnel->merged);
     if (tunnel->wrong[0])
-        count_malformed(tunnel, tuple, packets);
+        count_malformed(tunnel, tuple, packets - tunnel->merged);
     if (tunnel->inner) {
         struct vni_key number = { .tunnel = tunnel->kind, .netns = place->netns, .vni = tunnel->vni };
 
+        if (tunnel->merged) {
+            packets -= tunnel->merged;
+            bytes = tunnel->first_bytes;
+        }
         number.device[0] = place->device[0];
         number.device[1] = place->device[1];
         network = vnis.lookup_or_try_init(&number, &unknown);
@@ -290,7 +308,8 @@ static inline void tally(struct of_cpu *mine, struct scratch *scratch, struct tu
         if (row)
             count_stream(row, network, &scratch->packet, end);
     }
-    add_sum(queues.lookup_or_try_init(queue, &none), packets, bytes);
+    if (tunnel->unread || tunnel->merged)
+        begin_anew();
 }
 
 #endif /* NETCONSOLE_TALLY_H */

@@ -25,7 +25,7 @@ async def remembering() -> AsyncIterator[Running]:
 async def test_what_was_chosen_is_there_the_next_time() -> None:
     async with remembering() as one:
         table = one.table(DROPS)
-        table.focus()
+        one.main.turn_to(table)
         await one.press("down", "down")
         kept = table.cursor_key
         await one.press("asterisk", "greater_than_sign", "r")
@@ -41,7 +41,7 @@ async def test_what_was_chosen_is_there_the_next_time() -> None:
         assert hidden <= {column.name for column in again.columns} - again.visible_columns
         marked = [line for line in one.text().splitlines() if line.startswith("*")]
         assert len(marked) == 1
-        again.focus()
+        one.main.turn_to(again)
         await one.press("home", "asterisk")
         assert again.on_top == []
     assert json.loads(file_of_user().read_text())["tables"][DROPS]["pinned"] == []
@@ -64,7 +64,7 @@ async def test_a_broken_file_is_as_good_as_none_and_written_anew(content: bytes)
     file_of_user().parent.mkdir(parents=True)
     file_of_user().write_bytes(content)
     async with remembering() as one:
-        one.table(DROPS).focus()
+        one.main.turn_to(one.table(DROPS))
         await one.press("r")
     assert json.loads(file_of_user().read_text())["tables"] == {
         DROPS: {"columns": {}, "sort": None, "reverse": True, "pinned": []}
@@ -75,5 +75,5 @@ async def test_why_it_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     async with remembering() as one:
-        one.table(DROPS).focus()
+        one.main.turn_to(one.table(DROPS))
         assert "not remembered: " in await one.press("r")

@@ -6,20 +6,22 @@ import itertools
 from pathlib import Path
 
 import pytest
-from textual.app import App, ComposeResult
+from textual.geometry import Region
 
+from netconsole.base import figure
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
 from netconsole.tui.ascii_text import _GLYPHS, SPELLED, to_ascii
+from netconsole.tui.panes.common.columns import total_cell
 from netconsole.tui.screens.knobs import parse
 from netconsole.tui.screens.pages.text_page import wrap
 from netconsole.tui.terminal.capabilities import inspect, prepare
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow, place
-from netconsole.tui.widgets.linetable import HOLD_S, LineTable, StableOrder
 from netconsole.tui.widgets.painted import Line, cells, cut, folded, spelled, spread
 from netconsole.tui.widgets.spark import chart, condense, labelled, spark
+from netconsole.tui.widgets.table_model import HOLD_S, StableOrder, TableModel
 
 
 @pytest.mark.parametrize(
@@ -143,23 +145,33 @@ class TestOrder:
 
 
 class TestLast:
-    async def test_a_row_that_ends_goes_below_those_that_go_on_at_once(self) -> None:
-        table = LineTable("t", "title", [TableColumn("say", "", 10)])
-
-        class Shown(App[None]):
-            def compose(self) -> ComposeResult:
-                yield table
+    def test_a_row_that_ends_goes_below_those_that_go_on_at_once(self) -> None:
+        table = TableModel("t", "title", [TableColumn("say", "", 10)])
 
         def shown(*rows: tuple[str, int], now_s: float) -> list[object]:
             table.show([TableRow(key, {"say": Cell(key)}, last) for key, last in rows], now_s)
             return list(table.keys)
 
-        async with Shown().run_test():
-            assert shown(("a", 0), ("b", 0), ("own", 2), now_s=0.0) == ["a", "b", "own"]
-            assert shown(("b", 0), ("a", 1), ("own", 2), now_s=0.1) == ["b", "a", "own"]
-            assert shown(("b", 0), ("a", 1), ("c", 0), ("own", 2), now_s=0.2) == ["b", "c", "a", "own"]
-            table.freeze_order(True)
-            assert shown(("c", 0), ("a", 1), ("b", 1), ("own", 2), now_s=0.3) == ["b", "c", "a", "own"]
+        assert shown(("a", 0), ("b", 0), ("own", 2), now_s=0.0) == ["a", "b", "own"]
+        assert shown(("b", 0), ("a", 1), ("own", 2), now_s=0.1) == ["b", "a", "own"]
+        assert shown(("b", 0), ("a", 1), ("c", 0), ("own", 2), now_s=0.2) == ["b", "c", "a", "own"]
+        table.freeze_order(True)
+        assert shown(("c", 0), ("a", 1), ("b", 1), ("own", 2), now_s=0.3) == ["b", "c", "a", "own"]
+
+
+class TestStyleOfAColumn:
+    def test_where_one_count_has_no_room_all_that_are_seen_are_short(self) -> None:
+        table = TableModel("t", "title", [TableColumn("total", "total", 9, right=True)])
+        counts = [11_600_000, 1_931_886, 894]
+        rows = [TableRow(n, {"total": total_cell(n, "")}) for n in counts]
+
+        def said(height: int) -> list[str]:
+            table.put(Region(0, 0, 12, height))
+            table.show(rows[::-1], 0.0)
+            return ["".join(text for text, _ in table.line(y, has_focus=True)).strip() for y in range(2, height)]
+
+        assert said(4) == ["894", figure.count(1_931_886)]
+        assert said(5) == ["894", "1.93M", "11.6M"]
 
 
 class TestColumns:

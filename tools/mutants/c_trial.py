@@ -35,6 +35,7 @@ USERS = {
     "devices.h": ("host_path", "local_path"),
     "echo.h": ("echo_host", "echo_stack"),
     "flow_table.h": ("flow_top", "mirror"),
+    "fragment.h": ("echo_stack", "mirror"),
     "kvm.h": ("irq_path", "tx_kick_path"),
     "latency.h": ("host_path", "local_path"),
     "ovs.h": ("ovs_drops", "ovs_upcalls"),

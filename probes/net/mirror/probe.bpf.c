@@ -39,15 +39,54 @@ struct worker {
 };
 BPF_TABLE("percpu_hash", struct worker_key, struct worker, workers, NC_ROWS_workers);
 
+#define IN_TUNNEL (SKB_GSO_UDP_TUNNEL | SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE | SKB_GSO_GRE_CSUM)
+
+/* How many packets on the wire this one is, which has so many bytes with its link header; `bytes` are as many as those have. Where a sender
+ * (UDP_SEGMENT) or GRO has put several packets of the tunnel together, the headers of the first one were read. */
+static inline u32 packets_of(struct sk_buff *skb, struct path_packet *packet, struct tunnel *tunnel, struct tunnel_bytes *from, u32 data,
+                             u32 *bytes)
+{
+    u32 length = NC_GET(skb, len), kind, at, header, packets;
+    unsigned char *shared;
+    u16 size;
+
+    if (length <= PATH_NEVER_CUT && !NC_GET(skb, data_len))
+        return 1;
+    shared = NC_GET(skb, head) + NC_GET(skb, end);
+    size = NC_AT(u16, shared + offsetof(struct skb_shared_info, gso_size));
+    if (!size)
+        return 1;
+    kind = NC_AT(u32, shared + offsetof(struct skb_shared_info, gso_type));
+    if (tunnel->payload && kind & SKB_GSO_UDP_L4 && !(kind & IN_TUNNEL)) {
+        at = tunnel->payload;
+    } else if (tunnel->inner && packet->version) {
+        at = packet->at + packet->l4;
+        at += packet->protocol == 6 ? (NC_AT(u8, from->head + at + 12) >> 4) * 4 : 8;
+    } else {
+        return 1;
+    }
+    header = *bytes - length + at - data;
+    if (at >= data + length)
+        return 1;
+    packets = (data + length - at + size - 1) / size;
+    *bytes += (packets - 1) * header;
+    if (at == tunnel->payload) {
+        tunnel->merged = packets - 1;
+        tunnel->first_bytes = header + size;
+    }
+    return packets;
+}
+
 static inline void account(struct nc_config *config, struct sk_buff *skb, struct scratch *scratch)
 {
     struct path_packet *packet = &scratch->packet;
     struct path_buffer buffer;
+    struct tunnel_bytes of_packet;
     struct tunnel tunnel = {};
     struct tuple_key tuple = {};
     struct queue_key queue = {};
     struct of_cpu *mine;
-    u32 all, packets = 1, bytes, mac;
+    u32 packets = 1, bytes, mac;
     int zero = 0;
     u16 number;
 
@@ -56,8 +95,11 @@ static inline void account(struct nc_config *config, struct sk_buff *skb, struct
     packet->broken = 0;
     packet->ethertype = buffer.ethertype;
     packet->at = buffer.data;
-    all = buffer.data + NC_GET(skb, len);
-    if (tally_open(&tunnel, &tuple, packet, buffer.head, buffer.end, all, nc_knob(config, vxlan_port)))
+    of_packet.head = buffer.head;
+    of_packet.end = buffer.end;
+    of_packet.all = buffer.data + NC_GET(skb, len);
+    of_packet.size = NC_GET(skb, data_len) ? NC_GET(skb, end) : 0;
+    if (tally_open(&tunnel, &tuple, packet, &of_packet, nc_knob(config, vxlan_port)))
         return;
     nc_place_of(&queue.place, NC_GET(skb, dev));
     if (!nc_place_wanted(config, &queue.place))
@@ -66,7 +108,6 @@ static inline void account(struct nc_config *config, struct sk_buff *skb, struct
         path_flow_of(&scratch->inner, packet, skb);
         if (!nc_flow_wanted(config, &scratch->inner))
             return;
-        packets = path_packets(skb, packet);
     }
     mine = own.lookup(&zero);
     if (!mine)
@@ -75,10 +116,11 @@ static inline void account(struct nc_config *config, struct sk_buff *skb, struct
     mac = NC_GET(skb, mac_header);
     if (mac < buffer.data)
         bytes += buffer.data - mac;
+    packets = packets_of(skb, packet, &tunnel, &of_packet, buffer.data, &bytes);
     queue.cpu = bpf_get_smp_processor_id();
     number = NC_GET(skb, queue_mapping);
     queue.of_queue = number ? number - 1 : 0;
-    tally(mine, scratch, &tunnel, &tuple, &queue, buffer.end, packets, bytes, bpf_ktime_get_ns());
+    tally(mine, scratch, &tunnel, &tuple, &queue, of_packet.end, packets, bytes, bpf_ktime_get_ns());
 }
 
 int arrived(struct bpf_raw_tracepoint_args *ctx)

@@ -16,6 +16,7 @@ static inline void account(struct nc_config *config, struct xdp_md *ctx, struct 
 {
     struct path_packet *packet = &scratch->packet;
     struct nc_flow *inner = &scratch->inner;
+    struct tunnel_bytes of_packet;
     struct tunnel tunnel = {};
     struct tuple_key tuple = {};
     struct queue_key queue = {};
@@ -36,7 +37,10 @@ static inline void account(struct nc_config *config, struct xdp_md *ctx, struct 
     packet->broken = 0;
     packet->ethertype = bpf_ntohs(NC_AT(u16, head + 12));
     packet->at = ETHERNET;
-    if (tally_open(&tunnel, &tuple, packet, head, size, size, nc_knob(config, vxlan_port)))
+    of_packet.head = head;
+    of_packet.end = of_packet.all = size;
+    of_packet.size = 0;
+    if (tally_open(&tunnel, &tuple, packet, &of_packet, nc_knob(config, vxlan_port)))
         return;
     if (tunnel.inner) {
         if (path_flow_begin(inner, packet) || packet->broken) {

@@ -39,6 +39,7 @@ struct group_row {
     u64 workers;        /* gauges: sockets of the group now, those that got something, and those that got nothing although others got much */
     u64 busy;
     u64 idle;
+    u64 moved;          /* how often a socket of it has taken the place of one that was closed */
 };
 BPF_TABLE("hash", struct group_key, struct group_row, groups, NC_ROWS_groups);
 
@@ -91,12 +92,17 @@ static inline struct group_row *group_of(struct member_key *member, struct sock_
 }
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+/* Where each socket was in its group, by inode. When one is closed the last of the group takes its place (__reuseport_detach_sock), and a new one
+ * becomes the last: what came to the one comes to the other. */
+BPF_TABLE("lru_hash", u64, u32, places, NC_ROWS_members);
+
 /* Counts the sockets that the group has now: one that was closed is not among them, and one that took its place begins anew. */
-static inline void look_at_sockets(struct group_row *group, struct member_key *member, struct sock_reuseport *shared, int is_enough)
+static inline void look_at_sockets(struct group_row *group, struct member_key *member, struct sock_reuseport *shared, struct sock *mine, int is_enough)
 {
     struct member_key key = *member;
+    u64 inode = member->inode;
     struct sock *sk = NULL;
-    u32 i, busy = 0, workers = NC_READ(shared, num_socks);
+    u32 i, busy = 0, at = 0, workers = NC_READ(shared, num_socks), *place;
 
     for (i = 0; i < MOST_SOCKETS; i++) {
         if (i >= workers)
@@ -105,11 +111,20 @@ static inline void look_at_sockets(struct group_row *group, struct member_key *m
         key.inode = key.owner = nc_socket_inode(sk);
         if (key.inode && members.lookup(&key))
             busy++;
+        if (sk == mine)
+            at = i;
     }
     group->workers = workers;
     group->busy = busy;
     if (is_enough && workers <= MOST_SOCKETS)
         group->idle = workers - busy;
+    place = places.lookup(&inode);
+    if (!place)
+        places.update(&inode, &at);
+    else if (*(volatile u32 *)place != at) {
+        *place = at;
+        __sync_fetch_and_add(&group->moved, 1);
+    }
 }
 #endif
 
@@ -164,7 +179,7 @@ static inline void account(struct nc_config *config, struct sock *sk)
         __sync_fetch_and_add(&group->flows, 1);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
     if (is_first || row->received % ENOUGH == 0)
-        look_at_sockets(group, &member, shared, row->received >= ENOUGH);
+        look_at_sockets(group, &member, shared, sk, row->received >= ENOUGH);
 #else   /* their verifiers (5.10, 6.1) do not come to the end of that loop */
     group->workers = NC_READ(shared, num_socks);
     if (is_first)

@@ -103,7 +103,20 @@ static inline int wanted(struct nc_config *config, struct socket_key *key)
     return !(config->flags & NC_F_ADDRESS) || nc_address_wanted(config, key->address) || nc_address_wanted(config, key->peer);
 }
 
-static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, struct socket_key *key, char *what)
+/* Who sent a packet to a socket that is connected to nobody. Nothing changes where the packet does not say it. */
+static inline void sender_of(struct socket_key *key, struct sk_buff *skb)
+{
+    struct nc_flow flow = {};
+
+    if (nc_read_flow(&flow, skb) || nc_read_ports(&flow, skb))
+        return;
+    key->peer[0] = flow.source[0];
+    key->peer[1] = flow.source[1];
+    key->peer_port = flow.source_port;
+}
+
+static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config *config, struct sock *sk, struct sk_buff *skb,
+                          struct socket_key *key, char *what)
 {
     u64 now = bpf_ktime_get_ns();
     struct socket_event *record;
@@ -116,6 +129,8 @@ static inline void sample(struct bpf_raw_tracepoint_args *ctx, struct nc_config 
         return;
     record->mono_ns = now;
     record->key = *key;
+    if (skb && !key->peer_port)
+        sender_of(&record->key, skb);
     __builtin_memcpy(record->what, what, sizeof(record->what));
     record->queued_bytes = key->inode ? NC_READ(sk, sk_backlog.rmem_alloc.counter) : 0;
     nc_submit(ctx, record, sizeof(*record));
@@ -174,7 +189,7 @@ static inline struct socket_row *row_of(struct bpf_raw_tracepoint_args *ctx, str
         nc_add(counted, *n);
     if (flags & NC_F_DETAILS) {
         if (nc_flow_sampled(config, key.address, key.peer, key.port, key.peer_port))
-            sample(ctx, config, sk, &key, what);
+            sample(ctx, config, sk, skb, &key, what);
     } else if (config->flags & NC_F_DETAILS) {
         nc_ledger_add(NC_BREAKER);
     }

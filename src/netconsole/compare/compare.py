@@ -47,7 +47,7 @@ from netconsole.compare.metrics import (
     flatten,
     metric_key,
 )
-from netconsole.compare.places import changed_places
+from netconsole.compare.places import changed_mirror, changed_places
 from netconsole.compare.pseudonyms import NAMES, WHY, DifferingNames, differing_names
 from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
@@ -88,7 +88,8 @@ def compare(
     baseline = [within(one, current.profile.scope, manifests) for one in baseline]
     before = [flatten(snapshot, manifests) for snapshot in baseline]
     compared = compare_metrics(flatten(current, manifests), before, names)
-    return msgspec.structs.replace(compared, drop_places=changed_places(current, baseline, manifests))
+    places = changed_places(current, baseline, manifests)
+    return msgspec.structs.replace(compared, drop_places=places, mirror=changed_mirror(current, baseline))
 
 
 def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:

@@ -106,6 +106,17 @@ class PlaceChange(msgspec.Struct, frozen=True):
     current_per_s: float | None
 
 
+class MirrorChange(msgspec.Struct, frozen=True):
+    """A stage of a mirror, then and now: packets per second that passed it or were lost there. Null: not known."""
+
+    stage: str
+    is_loss: bool
+    baseline_per_s: float | None
+    current_per_s: float | None
+    where: str = ""
+    """Where most of it was, now."""
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A whole comparison. ``compared`` is the number of metrics that were compared."""
 
@@ -121,6 +132,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     baseline: list[Side] = []
     drop_places: list[PlaceChange] | None = None
     """Where packets died, then and now; null where nobody looked."""
+    mirror: list[MirrorChange] | None = None
+    """The ledger of the mirror, then and now; null where the current snapshot has none."""
 
     @property
     def exit_code(self) -> int:

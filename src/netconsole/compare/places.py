@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
 from netconsole.compare.comparable import other_filters
-from netconsole.compare.document import PlaceChange
+from netconsole.compare.document import MirrorChange, PlaceChange
 from netconsole.compare.labels import Names
 from netconsole.compare.pseudonyms import differing_names
 from netconsole.probes.manifest import Manifest
@@ -60,6 +60,23 @@ def changed_places(
         )
     )
     return found[:MAX_PLACES]
+
+
+def changed_mirror(current: Snapshot, baseline: Sequence[Snapshot]) -> list[MirrorChange] | None:
+    """What passed each stage of the mirror and what was lost there. None: it was not measured now."""
+    if current.mirror is None:
+        return None
+    then = [{stage.stage: stage for stage in one.mirror.stages} for one in baseline if one.mirror is not None]
+    found = []
+    for now in current.mirror.stages:
+        past = [stages[now.stage] for stages in then if now.stage in stages]
+        if now.passed_per_s is not None:
+            before = _mean([one.passed_per_s for one in past])
+            found.append(MirrorChange(now.stage, False, before, now.passed_per_s, now.where))
+        if now.lost_per_s is not None:
+            before = _mean([one.lost_per_s for one in past])
+            found.append(MirrorChange(now.stage, True, before, now.lost_per_s, now.where))
+    return found
 
 
 def _looking(snapshot: Snapshot) -> set[str]:

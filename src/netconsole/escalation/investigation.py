@@ -86,15 +86,16 @@ def _is_of(fields: Fields, labels: Mapping[str, Label]) -> bool:
     return all(
         str(fields[name]).lower() == str(value).lower()
         for name, value in labels.items()
-        if value not in (None, "") and fields.get(name) not in (None, "")
+        if value not in (None, "", *_NO_PORT.get(name, ())) and fields.get(name) not in (None, "")
     )
 
 
 def _parts(fields: Fields) -> Iterable[tuple[SampleGroup, str]]:
     near, far = ("source", "target") if fields.get("source") else ("address", "peer")
     near_port, far_port = ("source_port", "target_port") if near == "source" else ("port", "peer_port")
-    if fields.get(near) or fields.get(far):
-        yield "flow", f"{_end(fields, near, near_port)} → {_end(fields, far, far_port)}"
+    if near == "source" or fields.get(far):
+        ends = [_end(fields, near, near_port), _end(fields, far, far_port)]
+        yield "flow", " → ".join(reversed(ends) if fields.get("what") in _CAME_IN else ends)
     port = fields.get(far_port if near == "source" else near_port)
     if port:
         yield "port", f"{fields.get('protocol', '')} {port}".strip()
@@ -106,6 +107,10 @@ def _parts(fields: Fields) -> Iterable[tuple[SampleGroup, str]]:
         yield "stack", " < ".join(stack[:STACK_FRAMES])
 
 
+_NO_PORT: Mapping[str, tuple[int, ...]] = dict.fromkeys(("port", "peer_port", "source_port", "target_port"), (0,))
+"""What says of a label that it is unknown: a socket that is connected to nobody has no port of a peer."""
+_CAME_IN = ("udp receive", "queue full", "reset received")
+"""What a socket tells (probe socket_drops) of packets from its peer."""
 _SINGLE: tuple[SampleGroup, ...] = ("process", "location")
 
 

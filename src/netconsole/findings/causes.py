@@ -31,8 +31,9 @@ class Group:
 
     def explains(self, other: Group) -> bool:
         """Whether the other one only follows from it: at its place, or at that of what proves it."""
-        cause = other.lead.cause
-        if not {cause, f"{cause}/{other.lead.labels.get('protocol')}"}.intersection(self.lead.explains):
+        cause, labels = other.lead.cause, other.lead.labels
+        of_kind = {f"{cause}/{labels.get(name)}" for name in ("protocol", "ethertype")}
+        if not {cause, *of_kind}.intersection(self.lead.explains):
             return False
         proofs = (match for match in self.matches if match.cause == self.lead.cause)
         places = (self.place, *(match.place or match.labels for match in proofs))

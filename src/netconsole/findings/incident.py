@@ -17,6 +17,7 @@ from netconsole.findings.match import RANK, Evidence, EvidenceKind, Level
 from netconsole.snapshot.document import EvidenceData, ExampleData, IncidentData
 from netconsole.telemetry.example import Example
 from netconsole.telemetry.frames import Label, Scalar
+from netconsole.telemetry.tables import RowKey
 
 _KINDS: Mapping[EvidenceKind, Literal["table", "histogram", "source"]] = {
     "table": "table",
@@ -104,6 +105,12 @@ class Incident:
     def is_count(self) -> bool:
         """Whether it has a total, and a peak per second."""
         return self.total is not None
+
+
+def sentence_of(incidents: Iterable[Incident], probe: str, table: str, key: RowKey) -> str | None:
+    """What the first of these says that a row of a table proves; None: none does."""
+    row = probe, "table", table, key
+    return next((one.sentence for one in incidents if any(proof.row == row for proof in one.evidence)), None)
 
 
 def document(incidents: Iterable[Incident], since_ns: int = 0) -> list[IncidentData]:

@@ -219,9 +219,12 @@ class Incidents:
         return {number: group for number, group in reached.items() if any(one.number == number for one in self._open)}
 
     def _explained(self, group: Group, reached: Mapping[int, Group]) -> bool:
-        """Whether it only follows from an open incident that is quiet now, whose evidence it becomes."""
-        quiet = [one for one in self._open if not one.ended and one.number not in reached]
-        causes = [one for one in quiet if one.group.explains(group)]
+        """Whether it only follows from an open incident, whose evidence it becomes.
+
+        Of one that is quiet now, or of which what moves now does not tell where it is: its sources are read in turn.
+        """
+        going_on = [one for one in self._open if not one.ended and one.group.explains(group)]
+        causes = [one for one in going_on if one.number not in reached or not reached[one.number].explains(group)]
         if not causes or not are_enough([one.group for one in causes], group):
             return False
         causes[0].evidence.update({match.evidence: match for match in group.matches})

@@ -9,12 +9,13 @@ import msgspec
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import ABOUT
 from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, of_span, with_incidents
-from netconsole.findings.incident import Incident, document
+from netconsole.findings.incident import Incident, document, sentence_of, urgency
 from netconsole.findings.match import Level
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import DropPlaceData, Snapshot, SnapshotValue, seconds
+from netconsole.snapshot.mirror_ledger import MirrorLedger
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.session import LineState
 from netconsole.telemetry.span import Span
@@ -35,18 +36,28 @@ def whole_snapshot(
     actions: Iterable[BudgetAction] = (),
     line: LineState | None = None,
 ) -> Snapshot:
-    """The snapshot since then, with the incidents of ``log`` and the places. Call it inside ``Session.view``."""
-    incidents = document(log, since.wall_ns)
-    taken = builder.build(state, manifests, profile, since, facts, note, actions, incidents, line)
-    return with_drop_places(taken, builder.span(state, since), manifests)
+    """The snapshot since then, with the incidents of ``log``, the places and the ledger of a mirror.
+
+    Call it inside ``Session.view``.
+    """
+    seen = sorted(log, key=urgency)
+    taken = builder.build(state, manifests, profile, since, facts, note, actions, document(seen, since.wall_ns), line)
+    span = builder.span(state, since)
+    current = [one for one in seen if one.ended_ns is None or one.ended_ns >= since.wall_ns]
+    ledger = MirrorLedger(span, manifests, lambda place: sentence_of(current, *place), _measured(taken))
+    return msgspec.structs.replace(with_drop_places(taken, span, manifests), mirror=ledger.document())
 
 
 def with_drop_places(snapshot: Snapshot, span: Span, manifests: Mapping[str, Manifest]) -> Snapshot:
     """The snapshot of a stretch of time, with the list in it. Call it inside ``Session.view``."""
-    measured = {name: seconds(snapshot, name) for name, probe in snapshot.probes.items() if probe.has_measured}
-    found = with_incidents(of_span(span, manifests, measured), _levels(snapshot))
+    found = with_incidents(of_span(span, manifests, _measured(snapshot)), _levels(snapshot))
     senders = Senders(span, by_rate=False)
     return msgspec.structs.replace(snapshot, drop_places=[_document(place, senders) for place in found[:MAX_PLACES]])
+
+
+def _measured(snapshot: Snapshot) -> dict[str, float | None]:
+    """For how long each probe has measured that did so."""
+    return {name: seconds(snapshot, name) for name, probe in snapshot.probes.items() if probe.has_measured}
 
 
 def _levels(snapshot: Snapshot) -> Callable[[CountedRow], Level | None]:

@@ -95,6 +95,8 @@ class TableSpec:
     """What is kept of the latest packet of a row; empty: nothing."""
     least: tuple[str, int] = ("", 0)
     """The count of a row, and how much of it there has to be before its ratios say anything."""
+    commands: tuple[str, ...] = ()
+    """What looks closer at a row, whatever it counts; as those of findings."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from netconsole.probes.manifest import (
 )
 from netconsole.probes.meaning import MEANINGS, Meaning, meaning
 from netconsole.probes.polarity import POLARITIES, FigureKind, Polarity, polarity
-from netconsole.probes.sentences import texts_by_name, word
+from netconsole.probes.sentences import check_sentence, texts_by_name, word
 from netconsole.telemetry.frames import Mode, Scalar
 from netconsole.telemetry.ledger import LEDGER
 from netconsole_collector.probe.config import MAX_OWN, ROWS_ONE_IN, own_names
@@ -58,7 +58,7 @@ _SECTIONS = (
 )  # fmt: skip
 _TABLE_KEYS = (
     "map", "near", "ways", "title", "max_rows", "counter", "key", "value", "sort", "modes", "columns", "page", "words",
-    "causes", "example", "least", "most", "beyond", "sums",
+    "causes", "example", "least", "most", "beyond", "sums", "commands",
 )  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _NAME_FORM = "expected a name of lower-case letters, digits and _, beginning with a letter"
@@ -305,7 +305,10 @@ def _table(name: str, item: Checker, counters: Mapping[str, CounterSpec], direct
         item.wrong("columns", f'expected "{sort}" too, which the table is sorted by')
     page = item.text("page", "", PAGES) if item.has("page") else ""
     example, causes, least = _example(item), read_causes(item, directory), _least(item, value)
-    return replace(spec, columns=columns, page=page, example=example, causes=causes, least=least)
+    commands = tuple(item.texts("commands"))
+    for command in commands:
+        check_sentence(item, "commands", command, spec.labels)
+    return replace(spec, columns=columns, page=page, example=example, causes=causes, least=least, commands=commands)
 
 
 def _check_sums(root: Checker, tables: Mapping[str, TableSpec]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from netconsole.base import figure
@@ -18,10 +19,12 @@ from netconsole.report.blocks import (
     SummaryLines,
     TextTable,
 )
-from netconsole.report.of_places import where_packets_died
+from netconsole.report.of_places import mirror_then_and_now, where_packets_died
 
 MAX_CHANGES = 100
 MAX_LEFT_OUT = 50
+MAX_NAMED = 8
+"""Devices or figures that a line names which were not compared for one reason."""
 MAX_SUMMARY = 10
 MAX_CAUSES = 3
 _VERDICTS = {
@@ -50,6 +53,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         blocks += [Heading("Findings"), _table(certain)]
     if comparison.findings_omitted:
         blocks.append(Note(f"{comparison.findings_omitted} more findings are in the JSON document."))
+    blocks += mirror_then_and_now(comparison)
     blocks += where_packets_died(comparison)
     blocks.append(Heading("Changed configuration"))
     if comparison.facts_changed:
@@ -89,16 +93,27 @@ def _verdict(comparison: Comparison) -> str:
 
 
 def _left_out(comparison: Comparison) -> list[list[str]]:
-    """What was not compared, and why. Figures of one row that lack for one cause (a new device) are one line."""
-    together: dict[tuple[str, str], list[str]] = {}
+    """What was not compared, and why: one line for each reason, which names devices before figures."""
+    together: dict[str, list[str]] = {}
     for one in comparison.not_comparable:
-        _, *labels = one.metric.split("/", 3)
-        what = labels[2] if len(labels) > 2 else one.metric
-        together.setdefault((what, one.why), []).append(one.metric)
-    return [
-        [f"{what}: {len(metrics)} figures" if len(metrics) > 1 else metrics[0], why]
-        for (what, why), metrics in together.items()
-    ]
+        together.setdefault(one.why, []).append(one.metric)
+    found = []
+    for why, metrics in together.items():
+        names = list(dict.fromkeys(map(_short, metrics)))
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        named = f"{figure.things(len(metrics), 'figures')}: {', '.join(names[:MAX_NAMED])}{more}"
+        found.append([named if len(metrics) > 1 else metrics[0], why])
+    return found
+
+
+def _short(metric: str) -> str:
+    """The device of a figure, with its namespace; of no device, the figure without the names of its row."""
+    probe, *parts = metric.split("/", 3)
+    labels = parts[2] if len(parts) > 2 else ""
+    device, netns = (re.search(f"(?:^|,){name}=([^,]+)", labels) for name in ("device", "netns"))
+    if device is not None:
+        return device[1] + (f" (netns {netns[1]})" if netns and netns[1] != "host" else "")
+    return f"{probe} {parts[1]}" if len(parts) > 1 else metric
 
 
 def _sides(comparison: Comparison) -> str:

@@ -8,11 +8,12 @@ from netconsole.base import figure
 from netconsole.compare.document import Comparison
 from netconsole.report.blocks import Heading, Note, ReportBlock, TextTable
 from netconsole.snapshot.balance import SEEN_BY, balance_sums, is_filtered
-from netconsole.snapshot.document import MEASURED, BalanceData, DropPlaceData, Snapshot
+from netconsole.snapshot.document import MEASURED, BalanceData, DropPlaceData, MirrorStageData, Snapshot
 
 MAX_PLACES = 30
 """The JSON document has all."""
 TITLE = "Where packets died"
+MIRROR_TITLE = "Mirror: from NIC to worker"
 
 
 def drop_places(snapshot: Snapshot) -> Iterator[ReportBlock]:
@@ -38,6 +39,54 @@ def drop_places(snapshot: Snapshot) -> Iterator[ReportBlock]:
 
 def _mark(one: DropPlaceData) -> str:
     return figure.AT_LEAST if one.at_least else figure.ABOUT if one.scaled else ""
+
+
+def mirror_ledger(snapshot: Snapshot) -> Iterator[ReportBlock]:
+    """The verdict on a mirror, and a line for each stage."""
+    if snapshot.mirror is None:
+        return
+    yield Heading(MIRROR_TITLE)
+    said = snapshot.mirror.verdict
+    yield Note(f"{said[:1].upper()}{said[1:]}.")
+    rows = [
+        [
+            one.stage,
+            _if_known(one.passed, _stage_mark(one)),
+            figure.number(one.passed_per_s, _stage_mark(one)) if one.passed is not None else "",
+            _if_known(one.lost, _stage_mark(one)),
+            figure.number(one.lost_per_s, _stage_mark(one)) if one.lost_per_s is not None else "",
+            one.where,
+        ]
+        for one in snapshot.mirror.stages
+    ]
+    yield TextTable(["stage", "packets", "per s", "lost", "lost per s", "where most"], rows, frozenset({1, 2, 3, 4}))
+
+
+def _stage_mark(one: MirrorStageData) -> str:
+    return figure.ABOUT if one.estimated else figure.AT_LEAST if one.at_least else ""
+
+
+def _if_known(count: int | None, mark: str) -> str:
+    return "" if count is None else figure.count(count, mark)
+
+
+def mirror_then_and_now(comparison: Comparison) -> Iterator[ReportBlock]:
+    """The ledger of a mirror in a comparison."""
+    if not comparison.mirror:
+        return
+    yield Heading(MIRROR_TITLE)
+    rows = [
+        [
+            one.stage,
+            "lost" if one.is_loss else "passed",
+            figure.number(one.baseline_per_s),
+            figure.number(one.current_per_s),
+            one.where,
+        ]
+        for one in comparison.mirror
+    ]
+    head = ["stage", "packets", "baseline per s", "current per s", "where most, now"]
+    yield TextTable(head, rows, frozenset({2, 3}))
 
 
 def losses_held_against(snapshot: Snapshot) -> Iterator[ReportBlock]:

@@ -25,7 +25,7 @@ from netconsole.report.blocks import (
 )
 from netconsole.report.of_cpus import cpu_map, cpu_table
 from netconsole.report.of_ping import ping_blocks
-from netconsole.report.of_places import drop_places, losses_held_against
+from netconsole.report.of_places import drop_places, losses_held_against, mirror_ledger
 from netconsole.report.of_samples import samples
 from netconsole.report.of_vm import of_all_vms
 from netconsole.report.short_form import (
@@ -111,6 +111,7 @@ def _behind(snapshot: Snapshot, manifests: Mapping[str, Manifest], others: list[
     blocks += of_all_vms(snapshot)
     blocks += cpu_map(snapshot)
     blocks += cpu_table(snapshot)
+    blocks += mirror_ledger(snapshot)
     blocks += drop_places(snapshot)
     blocks += losses_held_against(snapshot)
     for name, probe in snapshot.probes.items():

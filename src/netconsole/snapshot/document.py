@@ -260,6 +260,31 @@ class DropPlaceData(msgspec.Struct, frozen=True):
     probes: list[str] = []
 
 
+class MirrorStageData(msgspec.Struct, frozen=True):
+    """What passed a stage between the NIC and the workers of a mirror, or was lost there: packets in the whole run.
+
+    Null: not counted at this stage, or not known. With ``at_least`` it is a lower bound; ``estimated``: by what is
+    missing of TCP inside.
+    """
+
+    stage: str
+    passed: BoundedCount | None = None
+    passed_per_s: float | None = None
+    lost: BoundedCount | None = None
+    lost_per_s: float | None = None
+    where: str = ""
+    """Where most of it."""
+    at_least: bool = False
+    estimated: bool = False
+
+
+class MirrorData(msgspec.Struct, frozen=True):
+    """The ledger of a mirror: whether it is whole in words, and its stages in the order in which a packet passes."""
+
+    verdict: str
+    stages: list[MirrorStageData] = []
+
+
 class CommandData(msgspec.Struct, frozen=True):
     """What a command said that a finding advises, when (UTC) it was run; or why there is no output."""
 
@@ -295,6 +320,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     balance: list[BalanceData] | None = None
     drop_places: list[DropPlaceData] | None = None
     """Where packets died, the most important first; null where nobody looked."""
+    mirror: MirrorData | None = None
+    """Whether the mirror is whole that this host receives; null where none was measured."""
     commands: list[CommandData] | None = None
     """What commands said that were run by hand in the console; null: none was, or it was not wanted."""
 

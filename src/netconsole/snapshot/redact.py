@@ -134,7 +134,7 @@ class Redactor:
         document["host"] = self._any(document["host"])
         document["cost"] = self._any(document["cost"])
         document["profile"]["scope"] = self._any(document["profile"]["scope"])
-        for name in ("governor", "incidents", "ping", "balance", "drop_places"):
+        for name in ("governor", "incidents", "ping", "balance", "drop_places", "mirror"):
             document[name] = self._record(document[name])
         for one in document["commands"] or ():
             one["command"] = self.text(one["command"])

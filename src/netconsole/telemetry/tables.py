@@ -266,20 +266,26 @@ class TableState(Saved):
         return earlier_ns
 
     def close(self, tick: int) -> None:
-        """End interval ``tick``. Without a frame in it (lost, its source failed) rates and gauges are unknown."""
+        """End interval ``tick``. Without a frame in it (lost, its source failed) rates and gauges are unknown.
+
+        Rates that hold until the next reading hold: nothing would have been read of them.
+        """
         self.is_told = self.tick == tick
         self.untold = 0 if self.is_told else self.untold + 1
         if self.is_told:
             return
         self.tick, self.is_held = tick, False
-        for row in self.rows.values():
-            for count in row.counts.values():
-                count.lose()
-            row.gauges = dict.fromkeys(row.gauges)
-            row.span_ns = row.holds = 0
-            row.moving = True
         for series in self._every_series():
             series.put(tick, None)
+        for row in self.rows.values():
+            row.gauges = dict.fromkeys(row.gauges)
+            row.moving = True
+            if row.holds:
+                self._hold_rates(row, tick)
+                continue
+            row.span_ns = 0
+            for count in row.counts.values():
+                count.lose()
         self._moving = list(self.rows.values())
 
     def hold(self, tick: int) -> None:

@@ -42,7 +42,7 @@ from netconsole.tui.terminal.app import TerminalApp
 from netconsole.tui.terminal.driver import ConsoleDriver
 from netconsole.tui.terminal.lifeline import Lifeline
 from netconsole.tui.terminal.threads import in_thread
-from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.linetable import TableKeys
 from netconsole.tui.widgets.look import Tone
 
 if TYPE_CHECKING:
@@ -446,7 +446,7 @@ class ConsoleApp(TerminalApp):
         """The recording has ended by itself. Called by a thread of the recorder."""
         self.call_later(self.say_of, watched, why, "act")
 
-    def on_line_table_opened(self, message: LineTable.Opened) -> None:
+    def on_table_keys_opened(self, message: TableKeys.Opened) -> None:
         key = message.key
         subject = key.subject if isinstance(key, (IncidentKey, DropPlaceKey)) else key
         if isinstance(key, AgainstKey):
@@ -646,8 +646,10 @@ class ConsoleApp(TerminalApp):
             while self.screen is not self.main and not action.call.startswith("app."):
                 await self.pop_screen()  # from the page of a row, as its key does
             table = self.main.table()
-            if action.scope == "main" or table is not None:
-                await self.run_action(action.call, default_namespace=self.main if action.scope == "main" else table)
+            if action.scope == "main":
+                await self.run_action(action.call, default_namespace=self.main)
+            elif table is not None:
+                await self.run_action(action.call, default_namespace=self.main.desk)
 
         return run
 

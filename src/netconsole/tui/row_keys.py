@@ -31,7 +31,7 @@ def investigate(investigator: Investigator, wanted: Subject) -> tuple[str, Tone]
 
 
 def runnable(scene: Scene, subject: Subject) -> tuple[str, ...]:
-    """The commands that the findings of a row advise."""
+    """The commands that look closer at a row."""
     return advice.advice(scene, subject).commands
 
 

@@ -52,6 +52,7 @@ for _name in ("ip6tables", "iptables-legacy", "ip6tables-legacy"):
     _OPTIONS[_name] = _OPTIONS["iptables"]
 _FILES = re.compile(
     r"/proc/(net/.+|interrupts|softirqs|meminfo|pressure/io|[^/]+/(status|wchan))|/sys/fs/cgroup.*/(cpu\.stat|io\.max)"
+    r"|/sys/class/net/[^/]+/(gro_flush_timeout|napi_defer_hard_irqs)"
     r"|/sys/block/[^/]+/(queue/(scheduler|nr_requests|write_cache)|device/queue_depth)"
 )
 """What cat may show."""

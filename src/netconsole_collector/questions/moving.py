@@ -8,6 +8,8 @@ from netconsole_collector.sources.net.protocol_counters import PAIRED, SINGLE, p
 
 _READINGS, _PAUSE_S = 4, 0.25
 _ROOT = b"/proc/thread-self/net/"
+ALIKE = 0.75
+"""Of the counter that moves most: another one that moves so much counts the same packets."""
 
 
 class Moved(NamedTuple):
@@ -20,7 +22,8 @@ class Moved(NamedTuple):
 def moving(names: Sequence[str]) -> Moved:
     """The one of these counters (UdpNoPorts) of the calling thread's namespace that moves most.
 
-    Of those that move alike it is the first. When all is over: where all that has ever counted counted alike.
+    Of those that move about alike it is the first: their files are read one after the other. When all is over: where
+    all that has ever counted counted alike.
     """
     before = now = _counters(names)
     for _ in range(_READINGS):
@@ -33,9 +36,9 @@ def moving(names: Sequence[str]) -> Moved:
 
 def most(moved: Dict[str, int], counted: Dict[str, int]) -> Moved:
     """By how much each moved, and what it has counted since it began."""
-    name = max(moved, key=lambda one: moved[one], default="")
-    if name and moved[name] > 0:
-        return Moved(name, True)
+    least = ALIKE * max(moved.values(), default=0)
+    if least > 0:
+        return Moved(next(one for one in moved if moved[one] >= least), True)
     known = [one for one in counted if counted[one]]
     return Moved(known[0] if len({counted[one] for one in known}) == 1 else "", False)
 

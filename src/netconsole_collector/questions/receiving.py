@@ -2,7 +2,9 @@
 
 `ring`, `ring_max`: packets of a receive ring, now and at most. `queues`, `queues_max`: receive queues. `irq_cpus`: so
 many CPUs its interrupts go to. `udp_by`: "addresses" where the ports of UDP over IPv4 do not choose the queue, of
-several; "ports" where they do. What the driver does not tell is null.
+several; "ports" where they do. `held_us`: for so long its interrupts are held back for programs that poll busily
+(gro_flush_timeout, where napi_defer_hard_irqs is set); null: they are not. `gro`: "on" or "off". What the driver does
+not tell is null.
 """
 
 from typing import Any, Mapping, Optional
@@ -39,6 +41,8 @@ def asked(host: Here, device: str) -> Json:
         "queues": queues,
         "queues_max": number("channels", "max_" + kind),
         "irq_cpus": _cpus(found),
+        "held_us": _held_us(number("napi_defer_hard_irqs"), number("gro_flush_timeout")),
+        "gro": _gro(found.get(key("nic", device, "offload", "rx-gro"))),
         "udp_by": _udp_by(found.get(key("nic", device, "rss_hash", "udp4"))) if (queues or 0) > 1 else None,
     }
 
@@ -47,6 +51,14 @@ def _cpus(found: Mapping[str, FactValue]) -> Optional[int]:
     """How many different ones, where each interrupt has a single one."""
     cpus = {value for name, value in found.items() if parts(name)[-1] == "effective_cpus"}
     return len(cpus) if cpus and all(isinstance(one, str) and one.isdigit() for one in cpus) else None
+
+
+def _held_us(times: Optional[int], timeout_ns: Optional[int]) -> Optional[int]:
+    return timeout_ns // 1000 if times and timeout_ns else None
+
+
+def _gro(told: FactValue) -> Optional[str]:
+    return told.split()[0] if isinstance(told, str) and told.split() else None
 
 
 def _udp_by(fields: FactValue) -> Optional[str]:

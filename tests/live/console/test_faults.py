@@ -240,7 +240,7 @@ def _watched(watch: Watch, now: Round, hands: ThreadPoolExecutor) -> Iterator[Af
     watch.until(partial(watch.has_passed, over + SILENT_FOR if len(made) > 1 else over))
     found = [(one, watch.of(one)) for one in made]
     for (one, incidents), shown in zip(found, hands.map(lambda each: _shown(*each), found), strict=True):
-        yield After(one, incidents, shown)
+        yield After(one, incidents, shown, one.trouble)
     yield from now.troubles()
 
 

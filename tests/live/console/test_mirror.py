@@ -14,9 +14,9 @@ from subprocess import Popen
 import pytest
 
 from netconsole.findings.incident import Incident
+from netconsole.snapshot.mirror_ledger import LOST, MirrorStage
 from netconsole.telemetry.session import Connection
 from netconsole.tui.panes import mirror
-from netconsole.tui.panes.mirror import MirrorStage
 from netconsole.tui.scene.scene import Scene
 from tests.live.console.test_faults import FOUND_AFTER, PROBES, SECOND_NS, Watch
 from tests.live.probes.test_mirror_estimate import Cloud
@@ -147,7 +147,7 @@ class Host:
         with self.watch.view() as state:
             plan = self.watch.plan
             scene = Scene(state, plan.manifests, plan.profile, Connection("live"), findings=found)
-            return {one.name: one for one in mirror.stages(scene, state.probes[PROBE])}
+            return {one.name: one for one in mirror.ledger(scene).stages}
 
     def told(self, cause: str, says: str) -> None:
         """What goes wrong now is told in time, and says this."""
@@ -166,7 +166,7 @@ class Host:
         return [f"{one.cause}: {one.sentence}" for one in self.watch.of(self)]
 
     def _counters(self) -> dict[str, int]:
-        names = ("arrived", *mirror.LOST.values(), "queued", "received", "malformed")
+        names = ("arrived", *LOST.values(), "queued", "received", "malformed")
         with self.watch.view() as state:
             return {name: state.probes[PROBE].counters[name].count.total for name in names}
 

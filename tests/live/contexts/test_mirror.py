@@ -16,6 +16,8 @@ import pytest
 from tests.live.contexts.test_kernel_drops import reason
 from tests.live.contexts.test_socket_drops import SOCK, Ends, Sockets
 from tests.support.live.contexts.filters import FILTERS, FLOWS, NETNS, OTHER_NETNS
+from tests.support.live.contexts.fragments import in_fragment, know_pages
+from tests.support.live.contexts.memory import place_of
 from tests.support.live.contexts.packets import IPV4, IPV6, MACS, TCP, UDP, Flow
 from tests.support.live.contexts.unattached import UnattachedProbe
 
@@ -26,6 +28,8 @@ VXLAN, GENEVE = 4789, 6081
 VNI = 0xABCDEF
 MSG_PEEK = 2
 LIMIT_S = 60.0
+GSO_TCPV4, GSO_UDP_TUNNEL, GSO_UDP_L4 = 1 << 0, 1 << 10, 1 << 17
+"""SKB_GSO_… of include/linux/skbuff.h."""
 FLOW = ("device", "netns", "tunnel", "vni", "source", "source_port", "target", "target_port")
 INNER = Flow("10.1.0.1", "10.2.0.1", 1000, 53)
 
@@ -269,6 +273,80 @@ def test_headers_that_lie_in_pages_are_no_wrong_ones(load: Load) -> None:
     probe.run("arrived", skb)
     assert host.read() == {"arrived": 1} and probe.ledger() == {"parse_failed": 1}
     assert probe.row("senders")["bytes"] == LINK + len(packet)
+
+
+@pytest.mark.parametrize(
+    ("packet", "head"),
+    [(vxlan(frame()), head) for head in (0, 20, 28, 36, 50)]
+    + [
+        (vxlan(frame(vlan=77)), 50),
+        (geneve(frame(), options=8), 28),
+        (erspan(frame(), 5), 20),
+        (gre(IPV4, INNER.packet()), 24),
+    ],
+)
+def test_headers_in_the_first_fragment_are_read_there(load: Load, packet: bytes, head: int) -> None:
+    """As virtio_net, and a sender with UDP_SEGMENT over veth, leave them. ``head``: bytes in the linear data."""
+    probe = load(PROBE)
+    know_pages(probe)
+    host = Mirror(probe)
+    host.arrive(packet)
+    for _ in range(2):
+        skb = host.arrived(host.frame(IPV4, packet, host.eth0))
+        probe.run("arrived", in_fragment(host.memory, skb, packet, head))
+    assert host.read() == {"arrived": 3} and probe.ledger() == {}
+    assert {probe.row(table)["packets"] for table in ("flows", "vnis", "senders")} == {3}
+    assert probe.row("flows")["bytes"] == 3 * (LINK + len(packet)) == probe.counters()["arrived_bytes"]
+
+
+def test_a_header_that_is_torn_between_two_places_is_not_read(load: Load) -> None:
+    probe = load(PROBE)
+    know_pages(probe)
+    host = Mirror(probe)
+    packet = vxlan(frame())
+    skb = host.arrived(host.frame(IPV4, packet, host.eth0))
+    probe.run("arrived", in_fragment(host.memory, skb, packet, 30))
+    assert host.read() == {"arrived": 1} and probe.ledger() == {"parse_failed": 1}
+
+
+def segmented(host: Mirror, packet: bytes, size: int, kind: int) -> int:
+    """A packet that stands for several, each with so many bytes of payload: its sk_buff."""
+    skb = host.merged(host.arrived(host.frame(IPV4, packet, host.eth0)), size)
+    host.memory.change("sk_buff", skb, {"data_len": 1})
+    head, end = host.memory.pointers("sk_buff", skb, "head", "end")
+    host.memory.put(head + end + place_of("skb_shared_info", "gso_type")[0], struct.pack("=I", kind))
+    return skb
+
+
+def test_a_merged_packet_inside_counts_as_what_it_was_made_of(load: Load) -> None:
+    probe = load(PROBE)
+    host = Mirror(probe)
+    inner = Flow("10.1.0.1", "10.2.0.1", 1000, 80, TCP)
+    packet = vxlan(MACS + struct.pack(">H", IPV4) + inner.packet(2500 + 20))
+    doff = 28 + 8 + 14 + 20 + 12
+    packet = packet[:doff] + bytes([5 << 4]) + packet[doff + 1 :]
+    probe.run("arrived", segmented(host, packet, 1000, GSO_TCPV4 | GSO_UDP_TUNNEL))
+    headers = LINK + 28 + 8 + 14 + 20 + 20
+    payload = LINK + len(packet) - headers
+    assert host.read() == {"arrived": 3}
+    assert by(probe.rows("flows"), "protocol") == {("TCP",): (3, payload + 3 * headers)}
+    assert probe.counters()["arrived_bytes"] == payload + 3 * headers and probe.ledger() == {}
+
+
+def test_of_packets_of_a_tunnel_that_were_put_together_the_first_is_opened(load: Load) -> None:
+    """By UDP_SEGMENT, or by GRO: each has headers of its own. What is inside the others is said not to be known."""
+    probe = load(PROBE)
+    host = Mirror(probe)
+    one = vxlan(frame())[28:]
+    packet = udp(VXLAN, one + vxlan(frame(Flow("10.9.9.9")))[28:] + one[:-4])
+    for _ in range(2):
+        probe.run("arrived", segmented(host, packet, len(one), GSO_UDP_L4))
+    assert host.read() == {"arrived": 6} and probe.ledger() == {"parse_failed": 4}
+    whole = 2 * (LINK + len(packet) + 2 * (LINK + 28))
+    assert probe.counters()["arrived_bytes"] == whole
+    assert by(probe.rows("tuples"), "source") == {("192.0.2.1",): (6, whole)}
+    assert by(probe.rows("flows"), "source") == {(INNER.source,): (2, 2 * (LINK + 28 + len(one)))}
+    assert probe.row("vnis")["packets"] == 2 and probe.row("queues")["packets"] == 6
 
 
 @pytest.mark.proves("mirror", "tables.numbered.{source,target,tunnel,netns,vni,packets,lost,late,restarts}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.live.contexts.test_mirror import Mirror, vxlan
+from tests.live.contexts.test_mirror import GSO_UDP_L4, VXLAN, Mirror, segmented, udp, vxlan
 from tests.support.live.contexts.packets import IPV4, IPV6, MACS, TCP, UDP
 from tests.support.live.contexts.unattached import UnattachedProbe
 
@@ -127,3 +127,19 @@ def test_each_flow_has_numbers_of_its_own(load: Load) -> None:
         ("10.2.0.1", 100),
     ]
     assert (probe.row("vnis")["tcp_bytes"], probe.row("vnis")["tcp_missing"]) == (1000, 200)
+
+
+def test_packets_that_were_not_read_are_not_missing(load: Load) -> None:
+    """Of several that were put together the first alone is read: after them each flow begins anew."""
+    probe = load(PROBE)
+    host = Mirror(probe)
+    one = vxlan(Segment(1000, 100).packet())[28:]
+    host.arrive(vxlan(Segment(900, 100).packet()))
+    probe.run("arrived", segmented(host, udp(VXLAN, one * 3), len(one), GSO_UDP_L4))
+    host.arrive(vxlan(Segment(1300, 100).packet()))
+    assert host.read() == {"arrived": 5}
+    assert (probe.row("vnis")["tcp_bytes"], probe.row("vnis")["tcp_missing"]) == (100 + 100, 0)
+    host.arrive(vxlan(Segment(1500, 100).packet()))
+    host.arrive(vxlan(Segment(1700, 100).packet()))
+    host.read()
+    assert probe.row("vnis")["tcp_missing"] == 100

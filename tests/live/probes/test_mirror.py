@@ -67,6 +67,19 @@ for _ in range(rounds):
                 sent += sender.sendto(one, (target, port)) and 1
 print(sent, sent * (len(frames[0]) + 42))
 """
+# So many times so many packets of VXLAN at once, of equal length. Prints packets and their bytes.
+SEND_AT_ONCE = """
+import socket, struct, sys
+target, times, many = sys.argv[1], *map(int, sys.argv[2:])
+inner = bytes.fromhex("02000000000b02000000000a0800")
+inner += struct.pack(">BBHHHBBHII", 0x45, 0, 48, 0, 0, 64, 17, 0, 0x0A010001, 0x0A020001) + bytes(28)
+one = struct.pack(">II", 1 << 27, 7 << 8) + inner
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.setsockopt(socket.IPPROTO_UDP, 103, len(one))  # UDP_SEGMENT
+for _ in range(times):
+    sender.sendto(one * many, (target, 4789))
+print(times * many, times * many * (len(one) + 42))
+"""
 GARBAGE = """
 import random, socket, sys
 chance, sender = random.Random(7), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -179,6 +192,22 @@ def test_what_nobody_listens_for_is_lost_in_the_stack(mirror: Measurement, wire:
     assert ledger(mirror) == {"arrived": sent, "lost_stack": sent}
     assert mirror.total(PROBE, "losses", "packets", reason="NO_SOCKET") == sent
     assert mirror.total(PROBE, "vnis", "packets", vni=9, tunnel="Geneve") == sent
+
+
+def test_of_what_a_sender_hands_over_at_once_each_packet_is_counted(mirror: Measurement, wire: Wire) -> None:
+    """By UDP_SEGMENT: one packet of the stack is ten on the wire, and in the sockets. What cannot be opened is said."""
+    server, _ = serve(wire)
+    try:
+        sent, size = map(int, wire.a.python(SEND_AT_ONCE, B, 30, 10).split())
+        got = read(server)
+        mirror.settle()
+        assert sum(got) == sent == 300
+        assert ledger(mirror) == {"arrived": sent, "queued": sent, "received": sent}
+        assert mirror.counter(PROBE, "arrived_bytes") == size
+        opened = mirror.total(PROBE, "vnis", "packets")
+        assert opened + mirror.ledger(PROBE, "parse_failed") == sent
+    finally:
+        server.communicate(timeout=LIMIT_S)
 
 
 def test_garbage_is_counted_and_trips_nothing(mirror: Measurement, wire: Wire) -> None:

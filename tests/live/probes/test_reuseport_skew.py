@@ -95,3 +95,57 @@ def test_a_socket_alone_is_no_group(skew: Measurement, wire: Wire) -> None:
     wire.a.python(SEND, B, 41000, 1, 10)
     skew.settle()
     assert skew.counter(PROBE, "received") == 0
+
+
+# Three sockets of one port; before each line of its input but the first one the socket of that number is opened anew.
+# It says how many datagrams each of them got, in the order in which they were opened first.
+REOPEN = """
+import socket, sys
+def opened(port):
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    one.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
+    one.setblocking(False)
+    one.bind(("", port))
+    return one
+first = opened(0)
+port = first.getsockname()[1]
+sockets = [first, opened(port), opened(port)]
+print(port, flush=True)
+for line in sys.stdin:
+    got = []
+    for one in sockets:
+        got.append(0)
+        try:
+            while one.recv(64) is not None:
+                got[-1] += 1
+        except BlockingIOError:
+            pass
+    if line.strip() != "now":
+        number = int(line)
+        sockets[number].close()
+        sockets[number] = opened(port)
+    print(*got, flush=True)
+"""
+
+
+def test_a_socket_that_is_opened_anew_lets_the_flows_of_two_move(skew: Measurement, wire: Wire) -> None:
+    """The kernel puts the last of the group into its place: who got something in the last place, gets that now."""
+    server = wire.b.start(REOPEN)
+    assert server.stdin and server.stdout
+    try:
+        port = int(server.stdout.readline())
+        flows, each = 24, 2000
+        got: list[list[int]] = []
+        for line in ("0", "now"):
+            wire.a.python(SEND, B, port, flows, each)
+            server.stdin.write(f"{line}\n")
+            server.stdin.flush()
+            got.append([int(word) for word in server.stdout.readline().split()])
+        assert [sum(one) for one in got] == [flows * each] * 2
+        before, after = got
+        assert after == [before[2], before[1], before[0]] and before[0] != before[2], "what the kernel does"
+        place: dict[str, frames.Label] = {"netns": wire.b.name, "protocol": "UDP", "port": port, "address": "0.0.0.0"}
+        skew.until(lambda: skew.total(PROBE, "groups", "moved", **place) == 1, "a socket in another place")
+    finally:
+        server.communicate(timeout=LIMIT_S)

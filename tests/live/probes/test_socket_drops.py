@@ -249,6 +249,8 @@ def test_details_account_for_every_event(sockets: Measurement, wire: Wire) -> No
         fields = sockets.events[0].fields
         assert (fields["inode"], fields["port"], fields["what"]) == (receiver.inodes[0], receiver.port, "udp receive")
         assert fields["queued_bytes"]
+        if RELEASE >= (6, 9):  # the tracepoint passes the packet: its sender is told
+            assert fields["peer"] == wire.ADDRESSES[0] and fields["peer_port"]
 
 
 class Connection:

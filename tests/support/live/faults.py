@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import socket
 import struct
 import subprocess
@@ -70,6 +72,16 @@ STANDS = {"reader": READER, "group": GROUP}
 SLEEPER = "sleeper"
 
 
+def _numbers(release: str) -> list[int]:
+    """Of a kernel's name the first two, by which it is compared; of an empty one none."""
+    return [int(number) for number in re.findall(r"\d+", release)[:2]]
+
+
+RELEASE = _numbers(platform.release())
+SLOWER = 4 if IS_EMULATED else 1
+"""So many times as long has to last what the host is asked about, or what is looked at again after seconds."""
+
+
 @dataclass
 class Fault:
     """One fault, and what it needs while it lasts."""
@@ -84,11 +96,14 @@ class Fault:
     stand: Sequence[str] = ()
     program: Sequence[Mapping[str, str]] = ()
     needs: str = ""
+    since: str = ""
     alone: bool = False
     fast: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     spaces: dict[str, Namespace] = field(default_factory=dict)
     sender: subprocess.Popen[str] | None = None
+    trouble: str = ""
+    """Why what was sent is not what it should be."""
     port: int = PORT
     cannot: str = ""
     """What this kernel or machine lacks for it."""
@@ -97,6 +112,9 @@ class Fault:
         """The wire, what stands at its ends, and the fault itself."""
         if self.fast and IS_EMULATED:
             self.cannot = "an emulated machine is too slow for it"
+            return
+        if _numbers(self.since) > RELEASE:
+            self.cannot = f"a kernel before {self.since} tells too little of it"
             return
         for name, value in self.settings.items():
             stack.callback(run, "sysctl", "-qw", f"{name}={run('sysctl', '-n', name).strip()}")
@@ -151,7 +169,7 @@ class Fault:
         at = self.spaces[traffic.get("at", "a")]
         count, per_s, flows = traffic["count"], traffic["per_s"], traffic.get("flows", 1)
         if "code" in traffic:
-            self.sender = at.start(traffic["code"], count, per_s)
+            self.sender = at.start(traffic["code"], count, per_s, SLOWER)
             return
         if "frame" in traffic:
             device = traffic.get("device", Wire.DEVICES[0])
@@ -168,6 +186,8 @@ class Fault:
         """Wait until all is sent, and take back what would go on by itself."""
         assert self.sender is not None
         self.sender.communicate(timeout=LIMIT_S)
+        if self.sender.returncode:
+            self.trouble = f"the program that sends ended with {self.sender.returncode}"
         for line in self.undo:
             self.run(line)
 
@@ -185,7 +205,7 @@ class Fault:
         return bool(names & {str(label) for label in (*labels, incident.where.get("netns"))})
 
     def _stand(self, stack: ExitStack, letter: str, code: str) -> None:
-        process = self.spaces[letter].start(code)
+        process = self.spaces[letter].start(code, SLOWER)
         stack.callback(process.wait)
         stack.callback(process.kill)
         assert process.stdout is not None

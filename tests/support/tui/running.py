@@ -14,7 +14,7 @@ from netconsole.snapshot.document import Snapshot
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.screens.main import MainScreen
-from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.table_model import TableModel
 from tests.support.fake_collector import Scenario
 from tests.support.tui.played import PROFILE, PlayedSession, screen_text
 from tests.support.tui.scenes import PROBE_DIRECTORY, host, interval
@@ -56,7 +56,7 @@ class Running:
         """What the screen shows now."""
         return screen_text(self.app)
 
-    def table(self, name: str) -> LineTable:
+    def table(self, name: str) -> TableModel:
         """A table of the pane in front."""
         return self.main.view.tables[name]
 

@@ -17,7 +17,7 @@ from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import row_key
 from netconsole.tui import actions
-from netconsole.tui.panes import advice, catalogue, row_page
+from netconsole.tui.panes import advice, catalogue, row_chart, row_page
 from netconsole.tui.panes.advice import Advice
 from netconsole.tui.scene.scene import Scene, Subject
 from tests.support.fake_collector import EPOCH_MONO_NS, Scenario
@@ -58,8 +58,31 @@ def test_a_queue_that_is_well_has_no_advice() -> None:
 def test_of_each_finding_the_most_telling_hint_and_all_commands() -> None:
     one = of(LINK, "Raise the rate.", "Look at cable.", commands=("a", "b"))
     other = of(LINK, "Set it up.", commands=("b", "c"))
-    assert told(LINK, one, other) == Advice(("Raise the rate.", "Set it up."), ("a", "b", "c"))
-    assert told(CHILD, one, other) == Advice()
+    assert told(SOCKET, of(SOCKET, "Read.", commands=("a",))) == Advice(("Read.",), ("a",))
+    found = told(LINK, one, other)
+    assert found.next == ("Raise the rate.", "Set it up.") and found.commands[:3] == ("a", "b", "c")
+    assert told(CHILD, one, other).next == ()
+
+
+def test_a_link_has_commands_without_a_finding_and_the_key_runs_only_what_is_there() -> None:
+    key = row_key({"device": "eth0; reboot", "netns": "blue", "qdisc": "noqueue"})
+    link = Subject("link_rates", "table", "links", key)
+    commands = told(link).commands
+    assert commands[1] == "ip netns exec blue ethtool -S 'eth0; reboot'" and " -s link show " in commands[0]
+    scene = Scene(State(), MANIFESTS, PROFILE, Connection("live"))
+    assert "run" not in advice.vain_keys(scene, link, link.probe)
+    assert "run" in advice.vain_keys(scene, SOCKET, SOCKET.probe)
+
+
+def test_the_chart_of_a_time_says_its_unit() -> None:
+    its: dict[str, frames.Label] = {"vm": "web-07", "role": "vCPU 0"}
+    row = {"labels": its, "counts": {"waited_ns": (709_000_000, 709_000_000)}}
+    session = PlayedSession(Scenario().hello().status("thread_waits").table("thread_waits", "threads", [row]).end())
+    subject = Subject("thread_waits", "table", "threads", row_key(its))
+    scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
+    assert "709 ms" in page_of(scene, subject)
+    chart = "\n".join("".join(text for text, _ in line) for line in row_chart.lines(scene, subject, 100, 20))
+    assert "peak 709 ms at" in chart and "709M" not in chart
 
 
 def test_no_hint_names_the_table_of_the_row() -> None:

@@ -61,7 +61,7 @@ async def test_the_overview_lists_what_two_windows_agree_on_and_enter_shows_the_
         text = await one.play(6)
         assert "worse" in text and "FULL_RING" in text
         table = one.app.main.view.tables["against"]
-        table.focus()
+        one.main.turn_to(table)
         # Which of two faults leads is the ranks' matter: totals of the played host go up and down.
         table.select(next(key for key in table.keys if isinstance(key, Key) and "FULL_RING" in key.metric))
         text = await one.press("enter")

@@ -38,6 +38,11 @@ def test_a_group_that_repeats_a_label_of_the_row_is_left_out() -> None:
     text = said(one)
     assert "3 samples, not all that happened" in text and "flows" in text and "192.0.2.1" in text
     assert "processes" not in text and "python3" not in text
+    port = Investigation("kernel_drops", (*LABELS, ("port", 53), ("protocol", "UDP")), "", began_s=0.0)
+    port.take([sample(5, protocol="UDP", target_port=53, source="192.0.2.1", target="192.0.2.2")])
+    scene = Scene(State(), {}, Profile("summary"), Connection("live"), investigation=port)
+    found = investigation.lines(scene, Subject("kernel_drops", "table", "drops", port.labels))
+    assert not any("ports" in text or "UDP 53" in text for line in found for text, _ in line)
     other = Investigation("kernel_drops", LABELS[1:], "", began_s=0.0)
     other.take([sample(4, **row)])
     scene = Scene(State(), {}, Profile("summary"), Connection("live"), investigation=other)

@@ -97,7 +97,7 @@ def test_what_is_lost_is_said_by_stage_with_who_loses_most() -> None:
 
 def test_where_an_incident_knows_the_cause_the_ledger_says_it() -> None:
     scene = played(arrived=950, lost_backlog=50, lost_socket=41)
-    found = shown(replace(scene, findings=Incidents(MANIFESTS).update(scene.state)))
+    found = shown(replace(scene, findings=Incidents(MANIFESTS).update(scene.state), made={}))
     assert found["socket"][3].startswith("probe (7) UDP port 4789: a worker of the mirror does not keep up")
     assert found["backlog"][3].startswith("CPU 3: its backlog is full: 70 packets/s lost")
     assert found["NIC, driver"][3] == "eth0: no room in the ring: 30/s (of all its packets)"
@@ -108,10 +108,10 @@ def test_without_softnet_the_cpu_of_a_full_backlog_is_not_known() -> None:
     assert shown(scene)["backlog"][3] == "not known of which CPU: softnet does not run"
 
 
-def test_a_mirror_that_loses_nothing_here_is_not_called_whole() -> None:
+def test_a_mirror_that_loses_nothing_here_is_whole_on_this_host_and_no_more() -> None:
     scene = played(has_nic=False, arrived=950, queued=950)
     assert mirror.title(scene) == (
-        "Mirror: from NIC to worker · nothing of 950 packets/s is lost on this host"
+        "Mirror: from NIC to worker · whole on this host: nothing of 950 packets/s is lost"
         " · what is lost before the NIC is not seen"
     )
     assert shown(scene)["NIC, driver"] == ("", "–", "", "not watched: nic_counters does not run")
@@ -137,13 +137,16 @@ def test_what_may_be_too_low_is_marked() -> None:
 
 def test_gaps_in_numbers_stand_before_the_nic() -> None:
     gaps = row({"source": "192.0.2.9", "target": "192.0.2.1", "tunnel": "ERSPAN", "netns": "host", "vni": 5}, lost=7)
-    made = Scenario().hello().status("mirror").counters("mirror", arrived=(5, 5)).table("mirror", "numbered", [gaps])
-    first, *_ = mirror.rows(Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live")))
+    made = Scenario().hello().status("mirror").counters("mirror", arrived=(5, 5), **NOTHING)
+    made.table("mirror", "numbered", [gaps])
+    scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
+    first, *_ = mirror.rows(scene)
     assert [first.cells[name].text for name in ("stage", "lost", "where")] == [
         "before this host",
         "7",
         "gaps in the numbers of 192.0.2.9 ERSPAN 5",
     ]
+    assert mirror.title(scene).endswith("lost on this host · before it 7 packets/s are missing by their numbers")
 
 
 @pytest.mark.parametrize(
@@ -163,8 +166,13 @@ def test_what_is_missing_of_tcp_inside_is_estimated(whole: int, missing: int, lo
     made.table("mirror", "vnis", networks)
     scene = Scene(PlayedSession(made.end()).state, MANIFESTS, PROFILE, Connection("live"))
     assert shown(scene)["before this host"] == ("", lost, "", where)
-    assert mirror.title(scene).endswith(f"nothing of 950 packets/s is lost on this host · before it {said}")
-    told = replace(scene, findings=Incidents(MANIFESTS).update(scene.state))
+    here = (
+        "nothing of 950 packets/s is lost on this host"
+        if missing
+        else "whole on this host: nothing of 950 packets/s is lost"
+    )
+    assert mirror.title(scene) == f"Mirror: from NIC to worker · {here} · before it {said}"
+    told = replace(scene, findings=Incidents(MANIFESTS).update(scene.state), made={})
     assert shown(told)["before this host"][3].startswith("eth0: about " if missing >= 1000 else where)
 
 

@@ -14,7 +14,7 @@ from netconsole.telemetry import frames
 from netconsole.tui.app import ConsoleApp
 from netconsole.tui.host_view import WatchedHost
 from netconsole.tui.screens import main
-from netconsole.tui.widgets import linetable
+from netconsole.tui.widgets import table_model
 from tests.support.tui.pictures import looks_as_it_did
 from tests.support.tui.played import PROFILE, PlayedSession
 
@@ -63,7 +63,7 @@ def with_ends(sent: Iterable[frames.AnyFrame]) -> Iterator[frames.AnyFrame]:
 @pytest.mark.parametrize("view", VIEWS)
 async def test_it_looks_as_it_did(view: str, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # In the order of worth, and with the lines that were needed once, however long the test takes.
-    monkeypatch.setattr(linetable, "HOLD_S", 0.0)
+    monkeypatch.setattr(table_model, "HOLD_S", 0.0)
     monkeypatch.setattr(main, "STRIP_HOLD_S", math.inf)
     recording, keys = VIEWS[view]
     session, sent = PlayedSession(), recorded(recording)

@@ -7,7 +7,7 @@ import pytest
 from netconsole.tui.panes.drops.places import COLUMNS, ends
 from netconsole.tui.widgets.columns import Cell, TableRow
 from netconsole.tui.widgets.columns import place as placed
-from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.table_model import TableModel
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_namespace_is_the_end_that_stays(where: str, expected: tuple[str, str]
 @pytest.mark.parametrize("netns", ["web-blue", "web-red"])
 def test_at_80_columns_places_of_two_namespaces_differ(netns: str) -> None:
     where = f"protocol TcpExtListenOverflows (netns {netns})"
-    table = LineTable("places", "", COLUMNS)
+    table = TableModel("places", "", COLUMNS)
     table._placed = placed(COLUMNS, 80)
     row = TableRow("key", {"place": Cell(where, where, ends=ends(where))})
     text = "".join(piece for piece, _ in table._row_line(row, 80))

@@ -41,7 +41,7 @@ async def test_a_row_without_a_finding_has_no_advice() -> None:
     async with running() as one:
         await one.press("4")
         table = one.table("socket_drops-sockets")
-        table.focus()
+        one.main.turn_to(table)
         await one.press("end")
         text = await one.press("enter")
         assert isinstance(one.app.screen, DetailScreen) and one.app.screen.subject == table.cursor_key
@@ -102,7 +102,7 @@ async def test_enter_opens_the_evidence_and_escape_goes_back_to_exactly_where_on
         assert isinstance(one.app.screen, DetailScreen)
         assert "SOCKET_RCVBUFF" in text and "per second, last 10 min" in text
         text = await one.press("escape")
-        assert one.main.current == "drops" and table.has_focus and table.cursor_key == chosen
+        assert one.main.current == "drops" and one.main.table() is table and table.cursor_key == chosen
 
 
 async def test_a_finding_leads_to_its_row_with_losses_and_advice() -> None:
@@ -126,7 +126,7 @@ async def test_events_shed_by_the_collector_and_here_are_added_up() -> None:
 async def test_a_histogram_is_drawn_with_its_percentiles() -> None:
     async with running() as one:
         await one.press("5")
-        one.table("tx_queue_latency-wait").focus()
+        one.main.turn_to(one.table("tx_queue_latency-wait"))
         text = await one.press("enter")
         assert "█" in text and "p50" in text and "p99.9" in text
         assert "last interval" in text and "since attached" in text

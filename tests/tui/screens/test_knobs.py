@@ -29,7 +29,7 @@ from tests.support.tui.scenes import host
 
 async def test_knobs_are_checked_as_in_a_profile_and_set_on_the_running_probe() -> None:
     async with running() as one:
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         text = await one.press("e")
         assert "Knobs of kernel_drops" in text and "device" in text and "events_per_s" in text
         form = one.app.screen
@@ -51,7 +51,7 @@ async def test_knobs_are_checked_as_in_a_profile_and_set_on_the_running_probe() 
 async def test_what_is_typed_at_once_after_an_arrow_belongs_into_the_next_knob() -> None:
     """As on a slow host or line: all keys are there before the first field has seen one."""
     async with running() as one:
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         await one.press("e")
         form = one.app.screen
         boxes = list(form.query(Input))[:3]
@@ -72,7 +72,7 @@ async def test_a_namespace_is_given_by_its_name_and_the_first_key_replaces_a_num
     async with running() as one:
         manifest = one.app.manifests["kernel_drops"]
         one.app.watched.manifests = {"kernel_drops": replace(manifest, knobs={**manifest.knobs, "netns": 0})}
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         await one.press("e")
         field = one.app.screen.query_one("#knob-netns", Input)
         field.focus()
@@ -89,14 +89,14 @@ async def test_a_namespace_is_given_by_its_name_and_the_first_key_replaces_a_num
 async def test_a_refusal_of_the_collector_is_told() -> None:
     async with running() as one:
         one.session.refuse = "the map is gone \x1b[2J"
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         text = await one.press("e", "enter")
         assert "refused: the map is gone \\x1b[2J" in text
 
 
 async def test_a_mode_is_chosen_from_a_list_and_the_help_of_a_knob_is_whole() -> None:
     async with running(size=(80, 24)) as one:
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         text = await one.press("e")
         assert "[summary] details" in text and "details samples single events as well" in " ".join(text.split())
         assert "[details]" in await one.press("right")
@@ -120,7 +120,7 @@ async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_o
             return f"{manifest.name} in {mode}: ≈ 420 ns", above.pop(0)
 
         one.app._forecaster = lambda: look  # type: ignore[method-assign]
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         await one.press("e")
         form = one.app.screen
         form.query_one("#knob-mode", Choice).choose("details")
@@ -143,7 +143,7 @@ async def test_what_is_dearer_is_forecast_first_and_asked_for_again_when_it_is_o
 
 async def test_a_probe_is_switched_off_where_its_knobs_are() -> None:
     async with running() as one:
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         await one.press("e")
         one.app.screen.query_one("#knob-mode", Choice).choose("off")
         assert "applied" in await one.press("enter")
@@ -154,7 +154,7 @@ async def test_a_probe_that_is_off_is_loaded_again_where_its_knobs_are() -> None
     async with running() as one:
         stamp: dict[str, Any] = {"mono_ns": 0, "wall_ns": 0, "mode": "summary"}
         one.session.take(frames.Status(seq=10_000, probe="kernel_drops", state="off", **stamp))
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         await one.press("e")
         one.app.screen.query_one("#knob-mode", Choice).choose("details")
         one.app.screen.query_one("#knob-port", Input).value = "443"
@@ -225,7 +225,7 @@ async def test_to_see_more_of_the_time_is_dearer(
 ) -> None:
     monkeypatch.setattr(form_of_knobs, "is_costly", lambda manifest, mode: True)
     async with running() as one:
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         await one.press("e")
         form = one.app.screen
         assert isinstance(form, form_of_knobs.KnobsScreen)
@@ -240,7 +240,7 @@ async def test_what_is_not_at_its_default_says_so_and_who_changed_it() -> None:
         probe = one.session.state.probes["kernel_drops"]
         probe.knobs = {**one.app.manifests["kernel_drops"].knobs, "events_per_s": 7, "port": 53}
         probe.why = "samples 7 events a second: the kernel's share of a core was over its limit"
-        one.table("kernel_drops-drops").focus()
+        one.main.turn_to(one.table("kernel_drops-drops"))
         text = await one.press("e")
         assert "netconsole changed it: samples 7 events a second" in text
         assert "100 by default; budget of sampled events" in text

@@ -263,7 +263,7 @@ async def test_a_key_can_be_given_to_another_action() -> None:
 async def test_help_of_an_empty_pane_says_what_the_pane_says() -> None:
     async with running() as one:
         one.app.watched.manifests = load_all()
-        await one.main.renew(panes(load_all(), one.app.watched.probes_here()))
+        one.main.renew(panes(load_all(), one.app.watched.probes_here()))
         said = "Path: not in profile summary; profile latency has it."
         assert said in await one.press("9")
         assert said in await one.press("question_mark")
@@ -273,7 +273,7 @@ async def test_help_of_an_empty_pane_says_what_the_pane_says() -> None:
 async def test_help_of_a_pane_that_measures_does_not_say_that_nothing_does() -> None:
     async with running(PlayedSession(Host(1, 1).interval({(0, 0)}))) as one:
         one.app.watched.manifests = load_all()
-        await one.main.renew(panes(load_all(), one.app.watched.probes_here()))
+        one.main.renew(panes(load_all(), one.app.watched.probes_here()))
         assert "vhost queues, worst first" in await one.press("2")
         assert "No vhost queues" not in await one.press("question_mark")
 

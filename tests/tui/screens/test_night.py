@@ -76,7 +76,7 @@ async def test_where_no_probe_samples_it_says_so() -> None:
         one.session.state.probes["kernel_drops"].mode = "details"
         assert "its probe samples already: see Events (8)" in await one.press("4", "i")
         await one.press("6")
-        one.table("link_rates-links").focus()
+        one.main.turn_to(one.table("link_rates-links"))
         assert "no probe that shows this can sample it" in await one.press("i")
         assert "i investigate" not in await one.press("down"), "nor is it offered"
         assert "i investigate" not in await one.press("enter")

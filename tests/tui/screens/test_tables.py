@@ -12,7 +12,8 @@ from textual.widgets import Input
 
 from netconsole.tui.panes.common import tables
 from netconsole.tui.scene.scene import Scene
-from netconsole.tui.screens.main import MainScreen
+from netconsole.tui.screens.main import Desk, MainScreen
+from netconsole.tui.screens.pane_view import PaneView
 from netconsole.tui.widgets.columns import Cell, TableRow
 from tests.support.tui.played import PlayedSession
 from tests.support.tui.running import running
@@ -36,7 +37,7 @@ async def test_the_cursor_stays_on_its_row_when_the_order_changes() -> None:
     async with running() as one:
         await one.press("4")
         table = one.table("kernel_drops-drops")
-        table.focus()
+        one.main.turn_to(table)
         await one.press("down", "down")
         chosen = table.cursor_key
         assert one.main.table() is table
@@ -103,20 +104,25 @@ async def test_a_pane_that_was_open_before_is_drawn_once_and_its_rows_are_ranked
 
 async def test_a_pane_comes_to_the_front_with_its_rows_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as one:
-        drawn: list[bool] = []
-        draw = MainScreen.draw
+        done: list[str] = []
+        draw, repaint = PaneView.draw, Desk.repaint
 
-        def watched(screen: MainScreen, *scene: Any) -> None:
-            drawn.append(screen.app._batch_count > 0)
-            draw(screen, *scene)
+        def drawn(view: PaneView, *scene: Any) -> None:
+            done.append(view.pane.name)
+            draw(view, *scene)
+
+        def painted(desk: Desk) -> None:
+            done.append("paint")
+            repaint(desk)
 
         for key in ("drops", "overview"):
             await one.main.action_pane(key)
         await one.play(3)
-        monkeypatch.setattr(MainScreen, "draw", watched)
+        monkeypatch.setattr(PaneView, "draw", drawn)
+        monkeypatch.setattr(Desk, "repaint", painted)
         await one.main.action_pane("drops")
-        # Drawn before Textual could paint it: its rows of long ago never stand under a header of now.
-        assert drawn == [True]
+        # Its rows of long ago never stand under a header of now.
+        assert done == ["drops", "paint"]
 
 
 async def test_the_filter_is_a_plain_substring() -> None:
@@ -192,7 +198,7 @@ async def test_thousands_of_rows_stay_bounded_and_quick() -> None:
         table = one.table("kernel_drops-drops")
         assert len(table.keys) == 2000
         assert "2000 of 2000" in text
-        assert len(table._histories) <= table.size.height
+        assert len(table._histories) <= table.region.height
         await one.press("home")
         assert table.keys[0] == table.cursor_key
 
@@ -213,14 +219,16 @@ async def test_only_what_changed_is_refreshed(monkeypatch: pytest.MonkeyPatch) -
     async with running() as one:
         table = one.table("kernel_drops-drops")
         refreshed: list[tuple[Region, ...]] = []
-        monkeypatch.setattr(table, "refresh", lambda *regions: refreshed.append(regions))
+        monkeypatch.setattr(one.main.desk, "refresh", lambda *regions: refreshed.append(regions))
         table.show(table._all, now_s=0.0, title=table.title, note=table.note)
+        one.main.desk.repaint()
         assert refreshed == []
         (changed, *others) = table._all
         cells = {**changed.cells, "count": Cell("4711", 4711)}
         table.show([TableRow(changed.key, cells), *others], now_s=0.0, title=table.title, note=table.note)
+        one.main.desk.repaint()
         ((region,),) = refreshed
-        assert region.height == 1 and region.width < table.size.width
+        assert region.height == 1 and region.width < table.region.width
 
 
 async def test_z_gives_a_table_all_lines_and_takes_them_back() -> None:
@@ -239,10 +247,11 @@ async def test_what_is_said_without_rows_takes_the_lines_that_are_free() -> None
         table = one.table("kernel_drops-drops")
         words = [f"word{place}" for place in range(60)]
         table.show([], now_s=0.0, note=" ".join(words))
-        assert [word for word in words if word not in table.text().split()] == []
+        said = " ".join(text for y in range(table.region.height) for text, _ in table.line(y, has_focus=True))
+        assert [word for word in words if word not in said.split()] == []
         table.show([], now_s=0.0, note=" ".join(words * 50))
-        lines = table.text().splitlines()
-        assert len(lines) == table.size.height and lines[-1].endswith("…")
+        lines = ["".join(text for text, _ in table.line(y, has_focus=True)) for y in range(table.region.height)]
+        assert lines[-1].endswith("…")
 
 
 async def test_the_free_lines_have_the_whole_sentence_of_the_row_under_the_cursor() -> None:
@@ -259,7 +268,7 @@ async def test_a_pane_names_its_tables_without_rows_in_one_line() -> None:
         text = await one.press("6")
         view = one.main.view
         assert [table.name for _, table in view.tables_shown()] == ["link_rates-links"] and not view.one_at_a_time
-        assert "quiet: Softirq " in text and one.app.focused is one.table("link_rates-links")
+        assert "quiet: Softirq " in text and one.main.table() is one.table("link_rates-links")
         await one.press("z")
         assert "quiet" not in one.text() and "nothing seen yet" in await one.press("tab"), "z has tabs of all"
         await one.press("z")

@@ -35,6 +35,9 @@ def test_a_sample_is_of_the_row_unless_a_label_says_another_thing() -> None:
     )
     assert (one.samples, one.others) == (3, 2)
     assert one.name == "kernel_drops.details"
+    unconnected = {"port": 53, "peer": None, "peer_port": 0, "queue": 0}
+    one = shown(sample(port=53, peer="192.0.2.9", peer_port=4000, queue=0), sample(queue=1), labels=unconnected)
+    assert (one.samples, one.others) == (1, 1), "the sample alone knows who sent to a socket without a peer"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,9 @@ def test_a_sample_is_of_the_row_unless_a_label_says_another_thing() -> None:
         ({"source": "2001:db8::1", "source_port": 9, "target": "2001:db8::2"}, "[2001:db8::1]:9 → 2001:db8::2", None),
         ({"address": "192.0.2.1", "port": 22, "peer": "192.0.2.9", "peer_port": 4000}, "192.0.2.1:22 → 192.0.2.9:4000",
          "22"),
+        ({"address": "192.0.2.1", "port": 53, "peer": "192.0.2.9", "peer_port": 4000, "what": "udp receive"},
+         "192.0.2.9:4000 → 192.0.2.1:53", "53"),
+        ({"address": "192.0.2.1", "port": 53}, None, "53"),
         ({"peer": "192.0.2.9"}, "? → 192.0.2.9", None),
         ({"device": "lo"}, None, None),
     ],

@@ -108,6 +108,15 @@ def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
     assert one.sentence.startswith("CPU 1: its backlog is full: 60 packets/s lost") and one.total == 120
 
 
+def test_a_full_backlog_is_one_incident_though_its_devices_are_read_later() -> None:
+    """What the CPU itself counts meanwhile does not tell which devices it is about."""
+    cpu, ends = (BACKLOG, {"cpu": 1}), ((SENT, SENDER, 40), (RECEIVED, PEER, 40))
+    watched = Watched()
+    watched.interval((DROPS, FULL, 160), (*cpu, 160))
+    found = watched.interval((*cpu, 3), *ends)
+    assert [one.cause for one in found] == ["backlog-full"], told(found)
+
+
 @pytest.mark.proves("nic_counters", "findings.losses.count.!.loss+rx_queue_N_xdp_tx_errors")
 def test_what_xdp_sends_back_in_vain_is_told_once_though_the_other_end_counts_it_too() -> None:
     errors = {"device": "veth-b", "counter": "rx_queue_N_xdp_tx_errors", "class": "loss", "meaning": "not sent back"}
@@ -307,3 +316,27 @@ def test_a_lost_carrier_is_why_no_neighbour_answers() -> None:
     for _ in range(3):
         found = watched.interval((DROPS, silent, 300), lost, gauges={("link_rates", "links"): {"carrier_lost": 1}})
     assert [one.cause for one in found] == ["no-carrier"]
+
+
+def test_questions_that_do_not_leave_are_no_other_fault_than_the_silent_neighbour() -> None:
+    """A device without carrier drops them. What else its queue drops is another fault."""
+    silent = {**DROP, "device": "eth0", "netns": "red", "reason": "NEIGH_QUEUEFULL", "location": "__neigh_event_send"}
+    at_queue = {**silent, "reason": "QDISC_DROP", "location": "__tcf_kfree_skb_list"}
+    questions = {**at_queue, "protocol": "not IP", "ethertype": "ARP"}
+    for dropped, others in ((questions, set()), (at_queue, {"qdisc-drops"})):
+        watched = Watched()
+        for _ in range(4):
+            found = watched.interval((DROPS, silent, 300), (DROPS, dropped, 2))
+        assert {one.cause for one in found} == {"neighbour-silent", *others}
+
+
+@pytest.mark.parametrize("provenance", ["inferred", "kernel"])
+def test_udp_of_ipv6_without_a_checksum_that_nobody_takes_is_one_incident(provenance: str) -> None:
+    """Before 5.17 no reason tells the two apart."""
+    place = {"device": "eth0", "netns": "red", "reason": "NO_SOCKET", "location": "__udp6_lib_rcv"}
+    dropped = {**DROP, **place, "ethertype": "IPv6", "provenance": provenance}
+    counter = {"counter": "Udp6InCsumErrors", "class": "loss", "netns": "red", "meaning": "a wrong checksum"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, dropped, 300), (COUNTERS, counter, 300))
+    assert [one.cause for one in found] == ["nobody-listens"]

@@ -167,6 +167,20 @@ def test_names_from_outside_are_made_safe_and_quoted(verdicts: Verdicts) -> None
         ("unknown", False, 1, "", None),
         ("unknown", True, 0, "", None),  # late, of a connection that has ended
         ("unknown", False, 0, "TcpInCsumErrors", "a wrong TCP checksum, sent by 192.0.2.1"),
+        (
+            "unknown",
+            False,
+            1,
+            "TcpExtTCPMD5NotFound",
+            "the socket of port 9 wants a TCP signature (MD5); 192.0.2.1 sends none",
+        ),
+        (
+            "unknown",
+            False,
+            1,
+            "TcpExtTCPMD5Failure",
+            "the TCP signature (MD5) of 192.0.2.1 is wrong, or unexpected, at port 9",
+        ),
         ("NOT_SPECIFIED", True, 1, "", None),
         (
             "NOT_SPECIFIED",
@@ -190,6 +204,26 @@ def test_what_tcp_refuses_is_told_where_the_kernel_gives_no_reason(
     assert found is None or found.level == "!"
     if moved:  # of another time: it says nothing of this packet
         assert verdicts.verdict("listen-queue-full", {**asked, **answer, "is_moving": False}, is_answered=True) is None
+
+
+@pytest.mark.parametrize(
+    ("moved", "why"),
+    [
+        ("TcpInCsumErrors", "a wrong TCP checksum, sent by 192.0.2.1"),  # nothing was ever reset here
+        ("TcpOutRsts", "nobody listens on TCP port 9 of 198.51.100.7"),
+        ("", "nobody listens on TCP port 9 of 198.51.100.7"),
+    ],
+)
+def test_where_nobody_listens_a_wrong_checksum_is_told_when_all_is_over_too(
+    verdicts: Verdicts, moved: str, why: str
+) -> None:
+    """It was seen on 5.10: asked too late, the host said that nobody listens, to whom it would have sent a reset."""
+    asked = {**PACKET, "protocol": "TCP", "reason": "unknown", "location": "tcp_v4_rcv", "syn": 1}
+    answer: dict[str, Any] = {"is_time_wait": False, "is_nobody": True, "moved": moved, "is_moving": False}
+    found = verdicts.verdict("listen-queue-full", {**asked, **answer}, is_answered=True)
+    assert found is not None and found.why == why
+    question = verdicts.question("listen-queue-full", asked)
+    assert question is not None and "TcpOutRsts" in str(question.arguments["counters"])
 
 
 @pytest.mark.parametrize(("provenance", "is_unsure"), [("inferred", True), ("kernel", False)])

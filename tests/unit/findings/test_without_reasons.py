@@ -53,6 +53,7 @@ RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constpro
         ({"location": "ip6_pkt_drop", "ethertype": "IPv6"}, "no-route", "fault"),
         ({"location": TURNED_AWAY, "hook": "to this host"}, "martians", "refused"),
         ({"location": "tun_net_xmit", **RING}, "tap-ring-full", "full"),
+        ({"location": "ip_finish_output"}, "cgroup-drops", "refused"),
     ],
 )
 def test_a_function_tells_the_cause(labels: dict[str, Label], cause: str, kind: str) -> None:
@@ -77,11 +78,12 @@ def test_two_causes_that_end_at_one_place_are_both_said(labels: dict[str, Label]
     assert found is not None and other in found.why
 
 
-def test_a_wrong_checksum_is_no_second_fault() -> None:
-    """It was seen on 5.10: what a VXLAN's socket refuses was told by its place, and by the counter of UDP."""
+@pytest.mark.parametrize(("labels", "location"), [(PORT, "__udp4_lib_rcv"), (SOCKET, "udp_queue_rcv_one_skb")])
+def test_what_a_protocol_counts_of_it_is_no_second_fault(labels: dict[str, Label], location: str) -> None:
+    """It was seen on 5.10: it was told by its place, and by the counter of UDP or IPsec."""
     causes = catalogue.shipped("kernel_drops").tables["drops"].causes
     assert causes is not None
-    found = causes.of({**ROW, **PORT, "location": "__udp4_lib_rcv"})
+    found = causes.of({**ROW, **labels, "location": location})
     assert found is not None and "protocol-loss" in found.explains
 
 

@@ -76,6 +76,19 @@ def test_idle_sockets_of_a_shared_port_are_said_with_the_flows_behind_it() -> No
     assert one.sentence == "TCP port 80: 4 workers, 2 get all connections"
 
 
+@pytest.mark.proves("reuseport_skew", "findings.groups.moved.!.UDP")
+def test_a_socket_that_took_the_place_of_a_closed_one_is_said_as_that() -> None:
+    """And not as skew: none of them is idle."""
+    row = {"address": "0.0.0.0", "netns": "host", "protocol": "UDP", "port": 4789}
+    gauges = {"workers": 4, "busy": 4, "idle": 0, "flows": 70}
+    session, incidents = PlayedSession(), Incidents({"reuseport_skew": catalogue.shipped("reuseport_skew")})
+    moved = {"labels": row, "counts": {"moved": (1, 1)}, "gauges": gauges}
+    session.play(Scenario().hello().status("reuseport_skew").table("reuseport_skew", "groups", [moved]).end())
+    (one,) = incidents.update(session.state)
+    assert (one.level, one.cause) == ("!", "reuseport-moved")
+    assert one.sentence.startswith("UDP port 4789: a socket was closed, and the last of its group took its place")
+
+
 @pytest.mark.proves("mirror", "findings.numbered.lost.!!")
 def test_a_mirror_says_what_was_lost_before_this_host() -> None:
     row = {"source": "192.0.2.1", "target": "192.0.2.2", "tunnel": "ERSPAN", "netns": "host", "vni": 5}

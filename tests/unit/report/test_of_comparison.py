@@ -147,25 +147,29 @@ def test_ten_lines_say_what_changed() -> None:
 
 @pytest.mark.parametrize("count", [99, 100, 102])
 def test_a_hundred_changes_and_fifty_left_out_figures_are_shown(count: int) -> None:
-    left_out = [{"metric": f"m{n}", "why": "w"} for n in range(count // 2)]
+    left_out = [{"metric": f"m{n}", "why": f"w{n}"} for n in range(count // 2)]
     found = report(facts_changed=[change(f"f{n}", []) for n in range(count)], not_comparable=left_out)
     [facts], [others] = below("Changed configuration", found), below("Not compared", found)
     assert isinstance(facts, TextTable) and isinstance(others, TextTable)
     assert (len(facts.rows), facts.omitted) == (min(count, 100), max(0, count - 100))
     assert (len(others.rows), others.omitted) == (min(count // 2, 50), max(0, count // 2 - 50))
-    assert (others.columns, others.rows[0]) == (["what", "why"], ["m0", "w"])
+    assert (others.columns, others.rows[0]) == (["what", "why"], ["m0", "w0"])
 
 
-def test_figures_that_a_new_row_brings_are_one_line() -> None:
+def test_what_was_not_compared_for_one_reason_is_one_line() -> None:
     new = "only in the current snapshot"
     of_va = [{"metric": f"link_rates/gauge/links.{name}/device=va,netns=a/b", "why": new} for name in ("rx", "tx")]
-    alone = [{"metric": "link_rates/gauge/links.rx/device=lo", "why": new}, {"metric": "m", "why": "w"}]
-    [table] = below("Not compared", report(not_comparable=[*of_va, *alone]))
+    alone = [
+        {"metric": "kernel_drops/table/drops/location=f,device=lo,netns=host", "why": new},
+        {"metric": "m/gauge/x/a=b", "why": "w"},
+    ]
+    few = [{"metric": f"p/gauge/t.value{n}", "why": "fewer"} for n in range(10)]
+    [table] = below("Not compared", report(not_comparable=[*of_va, *alone, *few]))
     assert isinstance(table, TextTable)
     assert table.rows == [
-        ["device=va,netns=a/b: 2 figures", new],
-        ["link_rates/gauge/links.rx/device=lo", new],
-        ["m", "w"],
+        ["3 figures: va (netns a/b), lo", new],
+        ["m/gauge/x/a=b", "w"],
+        [f"10 figures: {', '.join(f'p t.value{n}' for n in range(8))} and 2 more", "fewer"],
     ]
 
 

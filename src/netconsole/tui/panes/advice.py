@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from netconsole.base import figure
 from netconsole.findings.incident import Incident, told
+from netconsole.findings.rules import filled
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.tables import HistogramState, RowState
@@ -46,11 +47,14 @@ def incidents(scene: Scene, subject: Subject) -> list[Incident]:
 
 
 def advice(scene: Scene, subject: Subject) -> Advice:
-    """Of each finding that the row proves the most telling hint, and all commands. Nothing without a finding."""
+    """Of each finding that the row proves the most telling hint, and all commands; then those of its table."""
     found = incidents(scene, subject)
     here = _names_of(scene, subject)
     hints = dict.fromkeys(hint for one in found if (hint := _hint(one, here)))
-    return Advice(tuple(hints), tuple(dict.fromkeys(line for one in found for line in one.commands)))
+    manifest = scene.manifests.get(subject.probe)
+    table = None if manifest is None or subject.kind != "table" else manifest.tables.get(subject.name)
+    of_table = () if table is None else filled(table.commands, dict(subject.key))
+    return Advice(tuple(hints), tuple(dict.fromkeys([*(line for one in found for line in one.commands), *of_table])))
 
 
 def elsewhere(scene: Scene, subject: Subject) -> list[Subject]:
@@ -91,6 +95,8 @@ def vain_keys(scene: Scene, subject: Subject | None, probe: str | None) -> froze
     vain = set()
     if subject is None or not can_look_into(scene, subject):
         vain.add("investigate")
+    if subject is None or not advice(scene, subject).commands:
+        vain.add("run")
     manifest = scene.manifests.get(probe) if probe is not None else None
     if manifest is not None and not manifest.can_be_set:
         vain.add("knobs")

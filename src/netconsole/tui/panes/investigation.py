@@ -42,7 +42,7 @@ def lines(scene: Scene, subject: Subject) -> Iterator[Line]:
     known = {str(value) for _, value in one.labels}
     for group, title in _TITLES.items():
         counts = one.groups.get(group)
-        if not counts or (len(counts) == 1 and known.issuperset(counts)):
+        if not counts or (len(counts) == 1 and known.issuperset(next(iter(counts)).split())):
             continue  # what the row says already
         more = f", {TOP} of {len(counts)}" if len(counts) > TOP else ""
         yield [(f"{_INDENT}{title}{more}", "head")]

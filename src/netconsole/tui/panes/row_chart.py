@@ -45,8 +45,9 @@ def history(scene: Scene, subject: Subject) -> History | None:
     values: Sequence[float | None] = ()
     what, unit, tick = "p99 of each interval", "", 0
     if subject.kind == "table" and (table := state.tables.get(subject.name)) is not None:
-        sort = manifest.tables[subject.name].sort
-        values, what, tick = table.history(subject.key, sort), f"{sort} per second", table.timeline.tick
+        spec = manifest.tables[subject.name]
+        values, tick = table.history(subject.key, spec.sort), table.timeline.tick
+        what, unit = f"{spec.sort} per second", row_page.time_unit(spec)
     elif subject.kind == "histogram" and (group := state.histograms.get(subject.name)) is not None:
         row = group.rows.get(subject.key)
         values, tick = group.history(subject.key), group.timeline.tick

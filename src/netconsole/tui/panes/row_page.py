@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from netconsole.base import figure
 from netconsole.base.timestamps import clock
 from netconsole.findings.incident import Incident, told
-from netconsole.probes.manifest import Manifest
+from netconsole.probes.manifest import Manifest, TableSpec
 from netconsole.probes.ratios import is_too_few, too_few
 from netconsole.profile.escalation_rules import SUFFIX
 from netconsole.telemetry.example import Example, ago, example_text
@@ -202,7 +202,14 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
         now_ns = scene.state.sources[state.source].closed_wall_ns or row.last_active_ns
         yield from _packet(row.example, ago(row.example.wall_ns, now_ns))
         yield []
-    yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", "")
+    yield from _chart(
+        table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", time_unit(spec)
+    )
+
+
+def time_unit(spec: TableSpec) -> str:
+    """The unit of what a table is sorted by, where that is a time; a count has none in a chart."""
+    return next((value.unit for value in spec.value if value.name == spec.sort and value.unit == "ns"), "")
 
 
 def _value(row: RowState, name: str, unit: str, is_gauge: bool, state: ProbeState, table: TableState) -> Line:

@@ -24,6 +24,7 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
+from netconsole.tui.widgets.table_model import TableModel
 
 NONE = ""
 """The key of the row that stops comparing."""
@@ -60,7 +61,7 @@ class BaselinesScreen(Screen[None]):
         self._busy = False
 
     def compose(self) -> ComposeResult:
-        yield LineTable("baselines", "Baselines", COLUMNS, id="baselines")
+        yield LineTable(TableModel("baselines", "Baselines", COLUMNS), id="baselines")
         yield Lines(id="told")
         yield Lines(id="over-footer")
 
@@ -103,7 +104,7 @@ class BaselinesScreen(Screen[None]):
 
     def _tell_row(self) -> None:
         """Shows all notes on the baseline under the cursor."""
-        table = self.query_one(LineTable)
+        table = self.query_one(LineTable).table
         row = table.row(table.cursor_key)
         if row is not None and not self._busy:
             self._tell(row.cells["notes"].text, row.cells["notes"].tone)

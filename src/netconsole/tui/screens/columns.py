@@ -14,6 +14,7 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.painted import Line
+from netconsole.tui.widgets.table_model import TableModel
 
 _COLUMNS = (
     TableColumn("mark", "", 3),
@@ -32,7 +33,7 @@ class ColumnsScreen(Screen[None]):
         Binding("ctrl+c", "app.leave", show=False),
     ]
 
-    def __init__(self, table: LineTable, choice: dict[str, bool]) -> None:
+    def __init__(self, table: TableModel, choice: dict[str, bool]) -> None:
         """``choice`` is changed: True shown, False hidden, by the column's name."""
         super().__init__()
         self._table = table
@@ -45,7 +46,7 @@ class ColumnsScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Lines(id="dialog-title")
-        yield LineTable("columns", "Columns", _COLUMNS, id="columns")
+        yield LineTable(TableModel("columns", "Columns", _COLUMNS), id="columns")
         yield Lines(id="over-footer")
 
     def on_mount(self) -> None:
@@ -72,7 +73,7 @@ class ColumnsScreen(Screen[None]):
 
     def action_turn(self) -> None:
         """Hides the column under the cursor if it is on the screen; otherwise shows it."""
-        name = self.query_one("#columns", LineTable).cursor_key
+        name = self.query_one("#columns", LineTable).table.cursor_key
         if not isinstance(name, str):
             return
         shown = self._table.visible_columns

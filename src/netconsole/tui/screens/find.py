@@ -17,6 +17,7 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.painted import Piece
+from netconsole.tui.widgets.table_model import TableModel
 
 MOST = 200
 """Entries that are listed; who wants another one types one more letter."""
@@ -92,7 +93,7 @@ class FindScreen(Screen[None]):
             compact=True,
             placeholder="a VM, a device, a pane, an action, a row…; vm NAME, device NAME: this alone",
         )
-        yield LineTable("found", "", COLUMNS, heads=False, is_led=True, id="found")
+        yield LineTable(TableModel("found", "", COLUMNS, heads=False, is_led=True), id="found")
         yield Lines(id="over-footer")
 
     def on_mount(self) -> None:
@@ -112,7 +113,7 @@ class FindScreen(Screen[None]):
         matching = found(self._entries, text)
         self._listed = matching[:MOST]
         table = self.query_one(LineTable)
-        table.rank_anew()
+        table.table.rank_anew()
         title = f"{len(matching)} of {len(self._entries)}" if text else "actions, panes, VMs, rows"
         table.show(
             [_row(place, entry) for place, entry in enumerate(self._listed)], 0.0, title, "nothing has this name"
@@ -120,7 +121,7 @@ class FindScreen(Screen[None]):
 
     @on(Input.Submitted)
     def _chosen(self) -> None:
-        key = self.query_one(LineTable).cursor_key
+        key = self.query_one(LineTable).table.cursor_key
         if isinstance(key, int):
             entry = self._listed[key]
             self.dismiss()

@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
@@ -26,9 +25,10 @@ from netconsole.tui.scene.live_scope import LiveScope
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.pane_view import PaneView
 from netconsole.tui.widgets.lines import Lines
-from netconsole.tui.widgets.linetable import LineTable
+from netconsole.tui.widgets.linetable import TableKeys
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, Piece, cells, cut, folded
+from netconsole.tui.widgets.table_model import TableModel
 
 FULL_COLUMNS, FULL_LINES = 80, 24
 """On a smaller terminal the cost strip is left out, and the last line says what is hidden."""
@@ -43,8 +43,40 @@ EDGE_LINES = 3
 _JOINT: Piece = (" · ", "dim")
 
 
+class Desk(TableKeys):
+    """The pane in front: one widget for all panes, so that another pane is only other lines."""
+
+    def __init__(self, view: PaneView) -> None:
+        super().__init__(id="desk")
+        self.view = view
+        self.told: Sequence[Line] = ()
+        """Why the pane has nothing to show, instead of its tables."""
+        self._chosen_table: TableModel | None = None
+
+    @property
+    def in_front(self) -> TableModel | None:
+        """The table with the focus, else the first one on the screen."""
+        shown = [table for _, table in self.view.tables_shown()]
+        return self._chosen_table if self._chosen_table in shown else next(iter(shown), None)
+
+    @in_front.setter
+    def in_front(self, table: TableModel | None) -> None:
+        self._chosen_table = table
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enter is the pane's while it has nothing to show."""
+        return action != "open" or not self.told
+
+    def line(self, y: int) -> Line:
+        if self.told:
+            return self.told[y] if y < len(self.told) else []
+        return self.view.line(y, self.in_front if self.has_focus else None)
+
+
 class MainScreen(Screen[None]):
     """Header, pane, cost strip and footer."""
+
+    BLANK = True
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings("main"))
     AUTO_FOCUS = ""
@@ -66,7 +98,6 @@ class MainScreen(Screen[None]):
         self.scope: LiveScope | None = None
         """What is shown alone, in every pane."""
         self._message: tuple[str, Tone] | None = None
-        self._missing = False
         self._strip_lines = 0
         self._strip_needed_s = 0.0
         self._will_redraw = False
@@ -74,12 +105,11 @@ class MainScreen(Screen[None]):
         """Keys that can do nothing at the row under the cursor."""
         self._is_rewound = False
         """Whether what is shown is not now."""
+        self.desk = Desk(self._view(self.current))
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
-        with Vertical(id="body"):
-            yield self._view(self.current)
-        yield Lines(id="missing")
+        yield self.desk
         yield Lines(id="cost")
         yield Lines(id="footer")
         box = Input(id="filter", compact=True, placeholder="show rows that contain…")
@@ -92,7 +122,7 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         self.query_one("#header").styles.height = self.header_lines
         self._lay_out()
-        self.focus_first()
+        self.set_focus(self.desk)
         self.post_message(self.Ready())
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -104,13 +134,17 @@ class MainScreen(Screen[None]):
     @property
     def view(self) -> PaneView:
         """The pane in front."""
-        return self.views[self.current]
+        return self.desk.view
 
-    def table(self) -> LineTable | None:
-        """The table with the focus, else the first one on the screen."""
-        if isinstance(self.focused, LineTable):
-            return self.focused
-        return next((table for _, table in self.view.tables_shown()), None)
+    def table(self) -> TableModel | None:
+        """The table with the focus."""
+        return self.desk.in_front
+
+    def turn_to(self, table: TableModel | None) -> None:
+        """Gives the focus to a table; None: to the first one."""
+        self.desk.in_front = table
+        self.desk.repaint()
+        self._footer()
 
     def cursor_key(self) -> Hashable | None:
         """The key of the row under the cursor; None without one."""
@@ -140,7 +174,7 @@ class MainScreen(Screen[None]):
     @property
     def is_empty(self) -> bool:
         """Whether the pane in front has nothing to show, and says why."""
-        return self._missing
+        return bool(self.desk.told)
 
     def draw(self, scene: Scene, pause: Pause, kind: str, now_s: float, promise: str = "") -> None:
         """Draws the pane in front, and the lines around it. ``promise``: what Enter does, if the pane is empty."""
@@ -161,16 +195,10 @@ class MainScreen(Screen[None]):
         if nothing_to_say != self.view.hidden:
             self.view.hidden = nothing_to_say
             self._lay_out()
-            if isinstance(self.focused, LineTable) and not self.focused.display:
-                self.focus_first()
         self.view.draw(scene, now_s)
         told = reasons[self.current]
-        if bool(told) != self._missing:
-            self._missing = bool(told)
-            self._lay_out()
-        self.query_one("#missing", Lines).show(*_wrapped(told, width), *_wrapped(promise if told else "", width))
-        if told and self.focused is not None:
-            self.set_focus(None)  # Enter is the pane's then
+        self.desk.told = [*_wrapped(told, width), *_wrapped(promise if told else "", width)]
+        self.desk.repaint()
         self._show_cost(_cost_lines(scene, width, has_cost), now_s)
         self._vain = vain_keys(scene, self.subject(), self.probe())
         self._footer()
@@ -184,55 +212,39 @@ class MainScreen(Screen[None]):
             self._lay_out()
         self.query_one("#cost", Lines).show(*lines)
 
-    async def show_pane(self, name: str) -> None:
-        """Brings a pane to the front."""
-        if name not in self.views:
-            await self.query_one("#body").mount(self._view(name))
+    def show_pane(self, name: str) -> None:
+        """Brings a pane to the front. It is drawn anew, so that no rows are seen as old as it was there last."""
         self.current = name
-        for view in self.views.values():
-            view.display = view.pane.name == name
+        self.desk.view, self.desk.in_front = self.views.get(name) or self._view(name), None
         self._lay_out()
-        self.focus_first()
 
-    async def renew(self, panes: Mapping[str, Pane]) -> None:
+    def renew(self, panes: Mapping[str, Pane]) -> None:
         """Replaces the panes, after a probe was started that has no tables in them."""
         self.panes = panes
-        for view in self.views.values():
-            await view.remove()
         self.views.clear()
-        await self.show_pane(self.current)
-
-    def focus_first(self) -> None:
-        """Puts the focus on the first table."""
-        first = next((table for _, table in self.view.tables_shown()), None)
-        self.set_focus(first)
+        self.show_pane(self.current)
+        self._redraw()
 
     # ---- actions
 
     async def action_pane(self, name: str) -> None:
-        self.say("")
-        is_new = name not in self.views
-        with self.app.batch_update():  # no picture of rows as old as the pane was last in front
-            await self.show_pane(name)
-            await self.app.run_action("redraw")
-        if is_new:
-            self._redraw()  # it knows its size only now
+        self._message = None
+        self.show_pane(name)
+        await self.app.run_action("redraw")
 
     def action_next_table(self, step: int) -> None:
         view = self.view
         visible = [table for _, table in view.tables_shown()]
-        at = visible.index(self.focused) if isinstance(self.focused, LineTable) and self.focused in visible else 0
+        at = visible.index(table) if (table := self.table()) in visible else 0
         if not view.one_at_a_time:
-            if visible:
-                self.set_focus(visible[(at + step) % len(visible)])
-            self._footer()
+            self.turn_to(visible[(at + step) % len(visible)] if visible else None)
             return
         if view.answer_first and at == 0 and step > 0 and len(visible) > 1:
-            self.set_focus(visible[1])
+            self.turn_to(visible[1])
         else:
             view.turn(step)
             self._lay_out()
-            self.set_focus(next((table for _, table in list(view.tables_shown())[::-1]), None))
+            self.turn_to(next((table for _, table in list(view.tables_shown())[::-1]), None))
         self._redraw()
 
     def action_maximise(self) -> None:
@@ -242,7 +254,7 @@ class MainScreen(Screen[None]):
         if table is not None:
             self.view.active = table.name or self.view.active
         self._lay_out()
-        self.set_focus(table)
+        self.turn_to(table)
         self._redraw()
 
     def action_columns(self) -> None:
@@ -254,7 +266,7 @@ class MainScreen(Screen[None]):
             columns = self._remembered.of(table.name or "").columns
             self.app.push_screen(ColumnsScreen(table, columns), lambda _: self._keep())
 
-    def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
+    def on_table_keys_chosen(self, message: TableKeys.Chosen) -> None:
         """Another order, or another row on top: the same the next time."""
         table = message.table
         choice = self._remembered.of(table.name or "")
@@ -268,10 +280,8 @@ class MainScreen(Screen[None]):
             self.say(why, "look")
 
     def action_filter(self) -> None:
-        table = self.table()
-        if table is not None:
+        if self.table() is not None:
             box = self.query_one("#filter", Input)
-            self._filtered = table
             box.value = self.filter
             box.display = True
             self.query_one("#footer").display = False
@@ -293,13 +303,13 @@ class MainScreen(Screen[None]):
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
-        if self._filtered is not None:
-            self._set_filter(event.value)
+        self._set_filter(event.value)
 
     def _set_filter(self, text: str) -> None:
         self.filter = text
         for view in self.views.values():
             view.set_filter(text)
+        self.desk.settle()
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
@@ -314,15 +324,13 @@ class MainScreen(Screen[None]):
             self._set_filter("")
             self._close_filter()
 
-    _filtered: LineTable | None = None
-
     def _close_filter(self) -> None:
         self.query_one("#filter").display = False
         self.query_one("#footer").display = True
-        self.set_focus(self._filtered)
+        self.set_focus(self.desk)
         self._redraw()
 
-    def on_line_table_moved(self) -> None:
+    def on_table_keys_moved(self) -> None:
         self._redraw()
 
     def on_descendant_focus(self) -> None:
@@ -336,6 +344,7 @@ class MainScreen(Screen[None]):
             choice = self._remembered.of(name)
             table.choice, table.sort_column, table.reverse = choice.columns, choice.sort, choice.reverse
             table.on_top = [subject_of(row) for row in choice.pinned]
+            table.on_change = self._table_changed
         view.set_filter(self.filter)
         return view
 
@@ -345,10 +354,12 @@ class MainScreen(Screen[None]):
         strip = self.query_one("#cost")
         strip.display = not small and self._strip_lines > 0
         strip.styles.height = self._strip_lines
-        self.query_one("#missing").display = self._missing
-        self.query_one("#body").display = not self._missing
         edge = EDGE_LINES + self.header_lines - 2
         self.view.lay_out(width, height - (edge if small else edge + self._strip_lines))
+
+    def _table_changed(self) -> None:
+        if self.is_mounted:
+            self.desk.settle()
 
     def _redraw(self) -> None:
         """Draws anew soon: once, however many ask for it."""
@@ -368,7 +379,7 @@ class MainScreen(Screen[None]):
         elif width < FULL_COLUMNS or height < FULL_LINES:
             line = self._hidden_line()
         else:
-            line = footer_line(width, isinstance(self.focused, LineTable), self.without | self._vain)
+            line = footer_line(width, not self.is_empty, self.without | self._vain)
         self.query_one("#footer", Lines).show(cut(line, width))
 
     def _hidden_line(self) -> Line:

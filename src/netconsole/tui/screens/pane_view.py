@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.geometry import Region
 
 from netconsole.findings.match import RANK, Level
 from netconsole.tui.panes.catalogue import Pane, PlacedBlock, left_out
 from netconsole.tui.panes.common.tables import Block
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.widgets.lines import Lines
-from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import LEVEL_TONES
 from netconsole.tui.widgets.painted import Line, Piece, cells, cut, spread
+from netconsole.tui.widgets.table_model import TableModel
 
 SIDE_BY_SIDE_COLUMNS = 110
 """From this width on, two tables can stand side by side."""
@@ -24,17 +22,16 @@ LEAST_TABLE_LINES = 6
 TITLE_AND_HEADS = 2
 
 
-class PaneView(Vertical):
-    """One pane: all its tables, or one table at a time with tabs."""
+class PaneView:
+    """One pane: all its tables, or one table at a time with tabs. It is no widget, so another pane costs no layout."""
 
     def __init__(self, pane: Pane) -> None:
-        super().__init__(id=f"pane-{pane.name}")
         self.pane = pane
         self.tables = {placed.block.name: _table(placed) for placed in pane.blocks}
-        self.tabs = Lines(id=f"tabs-{pane.name}")
-        self.tabs.add_class("tabs")
         self.active = pane.blocks[0].block.name if pane.blocks else ""
         self.one_at_a_time = False
+        self.answer_first = False
+        """Whether the first table (what stands out) stays above the table of the current tab."""
         self.maximised = False
         """Whether the user wants one table alone; the others are under tabs."""
         self.hidden = left_out(None, pane)
@@ -43,51 +40,61 @@ class PaneView(Vertical):
         """Those of them that had no row so far: one line names them."""
         self._filled: set[str] = set()
         """Blocks that had rows once: a table that empties stays where it is."""
-        self.line = Lines(id=f"quiet-{pane.name}")
-        self.line.add_class("quiet")
+        self._width = self._height = 0
+        self._tabs: Line = []
+        self._quiet_line: Line = []
 
-    def compose(self) -> ComposeResult:
-        yield self.tabs
-        for row in self.pane.rows:
-            with Horizontal(classes="row"):
-                for placed in row:
-                    yield self.tables[placed.block.name]
-        yield self.line
-
-    def tables_shown(self) -> Iterator[tuple[PlacedBlock, LineTable]]:
+    def tables_shown(self) -> Iterator[tuple[PlacedBlock, TableModel]]:
         """The tables on the screen, in reading order."""
         for placed in self.blocks:
-            table = self.tables[placed.block.name]
-            if table.display and (not self.one_at_a_time or self._shown(placed)):
-                yield placed, table
+            if self._wanted(placed):
+                yield placed, self.tables[placed.block.name]
 
     def lay_out(self, width: int, height: int) -> None:
-        """Arranges the tables: all of them where there is room, else one table under tabs."""
+        """Arranges the tables in so much room: all of them, or one under tabs where they would be too low."""
+        self._width, self._height = width, height
         blocks = self.blocks
-        self.line.display = bool(self.quiet)
         height -= len(self.quiet[:1])
         there = [row for row in ([p for p in row if p in blocks] for row in self.pane.rows) if row]
-        rows = len(there)
         fixed = [row[0].lines or 0 for row in there]
         low = height < sum(fixed) + LEAST_TABLE_LINES * sum(1 for lines in fixed if not lines)
         narrow = any(len(row) > 1 for row in there) and width < SIDE_BY_SIDE_COLUMNS
         self.one_at_a_time = len(blocks) > 1 and (low or narrow or self.maximised)
         roomy = height >= 2 * LEAST_TABLE_LINES + 4 and not self.maximised
-        self.answer_first = self.one_at_a_time and rows > 1 and bool(fixed[0]) and roomy
+        self.answer_first = self.one_at_a_time and len(there) > 1 and bool(fixed[0]) and roomy
         if self.active in self.hidden or (self.answer_first and self.active == blocks[0].block.name):
             self.active = blocks[1 if self.answer_first else 0].block.name
-        self.tabs.display = self.one_at_a_time
-        for container, row in zip(self.query(".row"), self.pane.rows, strict=True):
-            shown = [placed for placed in row if self._wanted(placed)]
-            container.display = bool(shown)
-            for placed in row:
-                table = self.tables[placed.block.name]
-                table.display = placed in shown
-                table.set_class(placed in shown[:-1], "beside")
-            lines = row[0].lines
-            if lines and self.answer_first:
-                lines = LEAST_TABLE_LINES if height < 30 else lines
-            container.styles.height = lines if lines and (not self.one_at_a_time or self.answer_first) else "1fr"
+        self._place(LEAST_TABLE_LINES if height < 30 else None)
+
+    def _place(self, first: int | None = None) -> None:
+        """Puts each table in its place. ``first``: the lines of the one that stays above the tabs."""
+        rows = [row for row in ([p for p in row if self._wanted(p)] for row in self.pane.rows) if row]
+        wanted = [0 if self.one_at_a_time else row[0].lines or 0 for row in rows]
+        if self.answer_first:
+            wanted[0] = first or rows[0][0].lines or 0
+        y, end = int(self.one_at_a_time), self._height - len(self.quiet[:1])
+        for number, (row, lines) in enumerate(zip(rows, wanted, strict=True)):
+            others = wanted[number:].count(0)
+            share = (end - y - sum(wanted[number:])) // others if others else 0
+            bottom = y + (lines or max(0, share))
+            for column, placed in enumerate(row):
+                left, right = (edge * (self._width + 1) // len(row) for edge in (column, column + 1))
+                self.tables[placed.block.name].put(Region(left, y, right - left - 1, bottom - y))
+            y = bottom
+
+    def line(self, y: int, in_front: TableModel | None) -> Line:
+        """Its line ``y``. ``in_front``: the table that the keys go to."""
+        if y == 0 and self.one_at_a_time:
+            return self._tabs
+        if self.quiet and y == self._height - 1:
+            return self._quiet_line
+        pieces: list[Piece] = []
+        for _, table in self.tables_shown():
+            at = table.region
+            if at.y <= y < at.bottom:
+                gap: list[Piece] = [(" ", "")] if at.x else []
+                pieces += [*gap, *table.line(y - at.y, table is in_front)]
+        return pieces
 
     def without_rows(self, scene: Scene) -> frozenset[str]:
         """The blocks that are left out now: of what is not here, and those without a row, unless none has one.
@@ -104,16 +111,13 @@ class PaneView(Vertical):
             self.quiet = without if len(without) < len(blocks) else []
         return absent | {placed.block.name for placed in self.quiet}
 
-    def _quiet_line(self, scene: Scene) -> Line:
+    def _said_quiet(self, scene: Scene) -> Line:
         """What has no row, and why not: nothing happened, or nobody watches."""
         by_why: dict[str, list[str]] = {"quiet": [], "not watched": []}
         for placed in self.quiet:
             by_why["quiet" if placed.block.note(scene).startswith("nothing") else "not watched"].append(placed.tab)
         said = "; ".join(f"{why}: {', '.join(tabs)}" for why, tabs in by_why.items() if tabs)
-        return spread([(f" {said}", "dim")], [("z", "key"), (" all tables ", "dim")], self.size.width)
-
-    answer_first = False
-    """Whether the first table (what stands out) stays above the table of the current tab."""
+        return spread([(f" {said}", "dim")], [("z", "key"), (" all tables ", "dim")], self._width)
 
     @property
     def blocks(self) -> list[PlacedBlock]:
@@ -140,27 +144,19 @@ class PaneView(Vertical):
             table.set_filter(text)
 
     def draw(self, scene: Scene, now_s: float) -> None:
-        """Shows the scene in the visible tables."""
-        wanted = []
-        for placed, table in self.tables_shown():
-            block = placed.block
+        """Gives the visible tables what the scene has for them."""
+        shown = [(placed.block, table, placed.block.rows_of(scene)) for placed, table in self.tables_shown()]
+        if self.answer_first and len(shown) > 1:
+            first, chosen = (len(rows) + TITLE_AND_HEADS for _, _, rows in shown[:2])
+            free = self._height - 1 - max(LEAST_TABLE_LINES, chosen)
+            self._place(max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0)))
+        for block, table, rows in shown:
             table.columns = block.columns_of(scene)
-            rows = block.rows_of(scene)
-            wanted.append(len(rows) + TITLE_AND_HEADS)
             table.show(rows, now_s, block.title(scene), block.note(scene))
         if self.quiet:
-            self.line.show(self._quiet_line(scene))
-        if self.answer_first and len(wanted) > 1:
-            self._share(wanted[0], wanted[1])
+            self._quiet_line = self._said_quiet(scene)
         if self.one_at_a_time:
-            # A pane that has just come to the front does not know its own size yet.
-            self.tabs.show(self._tab_line(self.size.width or self.app.size.width, table_levels(scene, self.blocks)))
-
-    def _share(self, first: int, chosen: int) -> None:
-        """Gives the first table the lines that it needs, as far as the table below it leaves them free."""
-        free = self.size.height - 1 - max(LEAST_TABLE_LINES, chosen)
-        lines = max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0))
-        self.query(".row").first().styles.height = lines
+            self._tabs = self._tab_line(self._width, table_levels(scene, self.blocks))
 
     def _tab_line(self, width: int, levels: Mapping[str, Level]) -> Line:
         """The tabs, those of tables where something stands out marked. Too many: the one in front, and the marked."""
@@ -197,13 +193,6 @@ def _mark(level: Level | None) -> list[Piece]:
     return [] if level is None else [(level, LEVEL_TONES[level])]
 
 
-def _table(placed: PlacedBlock) -> LineTable:
+def _table(placed: PlacedBlock) -> TableModel:
     block = placed.block
-    return LineTable(
-        block.name,
-        placed.tab,
-        block.columns,
-        heads=block.heads,
-        has_news=block.has_news,
-        id=f"table-{block.name}",
-    )
+    return TableModel(block.name, placed.tab, block.columns, heads=block.heads, has_news=block.has_news)

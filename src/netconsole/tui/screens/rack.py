@@ -22,6 +22,7 @@ from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
 from netconsole.tui.widgets.painted import Line, cut
+from netconsole.tui.widgets.table_model import TableModel
 
 _KEYS: Line = [
     (" Enter", "key"), (" open host  ", "dim"), ("Tab", "key"), (" next table  ", "dim"), ("< >", "key"),
@@ -53,9 +54,9 @@ class RackScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hosts = LineTable("hosts", "Hosts", lines.HOSTS, id="hosts")
+        self.hosts = LineTable(TableModel("hosts", "Hosts", lines.HOSTS), id="hosts")
         self.incidents = LineTable(
-            "incidents", "STANDS OUT", lines.INCIDENTS, heads=False, has_news=True, id="incidents"
+            TableModel("incidents", "STANDS OUT", lines.INCIDENTS, heads=False, has_news=True), id="incidents"
         )
         self._lines: Sequence[RackLine] = ()
         self._message: tuple[str, Tone] | None = None
@@ -112,7 +113,7 @@ class RackScreen(Screen[None]):
 
     def _tell_chosen(self) -> None:
         """The sentence about the host under the cursor, whole: its cell may be too narrow for it."""
-        key = self.hosts.cursor_key
+        key = self.hosts.table.cursor_key
         line = next((line for line in self._lines if line.name == key), None)
         if line is not None and self.is_mounted:
             self.query_one("#rack-said", Lines).show(*wrap(lines.said_of(line), self.size.width)[:SAID_LINES])

@@ -36,6 +36,7 @@ class Cell(NamedTuple):
 
     ``ends``, where the text has no room: a head, which is cut, and a tail, which stays as far as half the room.
     ``sentence``: who, why, and how much, of which the cause is cut last.
+    ``short``: what it is in the style of figures, where one of its column that is seen has no room for all digits.
     With ``history`` the cell is a sparkline of the values that it returns, in ``unit``. Only visible rows call it.
     """
 
@@ -46,6 +47,7 @@ class Cell(NamedTuple):
     unit: str = ""
     ends: tuple[str, str] | None = None
     sentence: tuple[str, str, str] | None = None
+    short: str = ""
 
 
 class TableRow:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from rich.style import Style
 
-Tone: TypeAlias = Literal["", "act", "look", "ok", "unknown", "dim", "strong", "head", "key", "here", "trend"]
+Tone: TypeAlias = Literal["", "act", "look", "ok", "unknown", "dim", "strong", "head", "key", "here", "trend", "cursor"]
 """The meaning of a piece of text. "" is plain text."""
 
 STYLES: dict[Tone, Style] = {
@@ -25,9 +25,8 @@ STYLES: dict[Tone, Style] = {
     "key": Style(color="cyan", bold=True),
     "here": Style(reverse=True),
     "trend": Style(color="blue"),
+    "cursor": Style(reverse=True, bold=False),  # no colours: a reversed colour is hard to read
 }
-CURSOR = Style(reverse=True, bold=False)
-"""The row under the cursor. It has no colours: a reversed colour is hard to read."""
 
 LEVEL_TONES: dict[str, Tone] = {"!!": "act", "!": "look", "ok": "ok", "?": "unknown", "off": "dim"}
 """The tone of a level word."""

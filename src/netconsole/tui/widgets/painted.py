@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from netconsole.base import figure
 from netconsole.tui.ascii_text import SPELLED, to_ascii
-from netconsole.tui.widgets.look import CURSOR, STYLES, Tone
+from netconsole.tui.widgets.look import STYLES, Tone
 
 Piece: TypeAlias = tuple[str, Tone]
 """A text and its tone. Text from outside has passed figure.safe(), and is never read as markup."""
@@ -30,7 +30,6 @@ class Painted(Widget):
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
         self._drawn: dict[int, Line] = {}
-        self._highlighted_drawn: int | None = None
 
     @property
     def size(self) -> Size:
@@ -41,10 +40,6 @@ class Painted(Widget):
         """The pieces of line ``y``. The rest of the line is blank."""
         raise NotImplementedError
 
-    def highlighted(self) -> int | None:
-        """The line under the cursor, if there is one."""
-        return None
-
     def text(self) -> str:
         """The text on the screen, for tests."""
         return "\n".join("".join(text for text, _ in self.line(y)).rstrip() for y in range(self.size.height))
@@ -52,17 +47,14 @@ class Painted(Widget):
     def repaint(self) -> None:
         """Refreshes the pieces that differ from those on the screen."""
         regions: list[Region] = []
-        highlighted = self.highlighted()
-        moved = highlighted != self._highlighted_drawn
         for y in range(self.size.height):
             new = self._spelled(y)
             old = self._drawn.get(y)
             self._drawn[y] = new
-            if old is None or (moved and y in (highlighted, self._highlighted_drawn)):
+            if old is None:
                 regions.append(Region(0, y, self.size.width, 1))
             elif old != new:
                 regions.extend(_differences(old, new, y, self.size.width))
-        self._highlighted_drawn = highlighted
         if regions:
             self.refresh(*regions)
 
@@ -74,8 +66,7 @@ class Painted(Widget):
         pieces = self._drawn.get(y)
         if pieces is None:
             pieces = self._drawn[y] = self._spelled(y)
-        segments = _segments(pieces, y == self.highlighted())
-        return Strip(segments).adjust_cell_length(self.size.width)
+        return Strip(_segments(pieces)).adjust_cell_length(self.size.width)
 
     def _spelled(self, y: int) -> Line:
         line = self.line(y)
@@ -143,10 +134,8 @@ def folded(text: str, width: int) -> list[str]:
     return lines
 
 
-def _segments(line: Line, highlighted: bool) -> list[Segment]:
+def _segments(line: Line) -> list[Segment]:
     """Joins neighbouring pieces of the same style to one segment: fewer styles cost fewer bytes."""
-    if highlighted:
-        return [Segment("".join(text for text, _ in line), CURSOR)]
     merged: list[tuple[str, Style]] = []
     for text, tone in line:
         shown = text.lstrip(" ") if tone not in _BLANK_SHOWS else text
@@ -158,7 +147,7 @@ def _segments(line: Line, highlighted: bool) -> list[Segment]:
     return [Segment(text, style) for text, style in merged]
 
 
-_BLANK_SHOWS: tuple[Tone, ...] = ("", "here")
+_BLANK_SHOWS: tuple[Tone, ...] = ("", "here", "cursor")
 """Tones whose blanks must keep their style."""
 
 

@@ -39,6 +39,7 @@ def hardware(facts: Facts, name: str) -> None:
     """Add those of one device that is hardware: what its driver tells, its queues and interrupts."""
     device = Device(facts.host)
     try:
+        _napi(facts, name)
         _physical(facts, device, name)
     finally:
         device.close()
@@ -57,12 +58,16 @@ def _link(facts: Facts, link: NetDevice, names: Dict[int, str]) -> None:
         facts.put(key("nic", name, "master"), names.get(link.master, str(link.master)), source)
     if link.has_xdp:
         facts.put(key("nic", name, "xdp"), "attached", source)
-    for file in _NAPI:
-        if facts.exists(f"{_NET}/{name}/{file}"):
-            facts.file(key("nic", name, file), f"{_NET}/{name}/{file}", int)
+    _napi(facts, name)
     for file in _BONDING:
         if facts.exists(f"{_NET}/{name}/bonding/{file}"):
             facts.file(key("nic", name, "bond", file), f"{_NET}/{name}/bonding/{file}")
+
+
+def _napi(facts: Facts, name: str) -> None:
+    for file in _NAPI:
+        if facts.exists(f"{_NET}/{name}/{file}"):
+            facts.file(key("nic", name, file), f"{_NET}/{name}/{file}", int)
 
 
 def _physical(facts: Facts, device: Device, name: str) -> None:

@@ -105,6 +105,8 @@ class ProtocolCounters(KernelSource):
         """A process of each namespace that is read; of one without, 0: it is read by its name."""
         self._paths: Dict[int, str] = {}
         self._names: Dict[int, str] = {}
+        self._called: Dict[int, Set[str]] = {}
+        """All names of each namespace that has one."""
         self._changed_ns: Optional[int] = None
         self._known: Optional[Set[int]] = None
         """The namespaces of the last search."""
@@ -271,6 +273,7 @@ class ProtocolCounters(KernelSource):
     def _forget(self, inode: int) -> None:
         for one in (self._first, self._moved, self._last, self._entries, self._contents):
             one.pop(inode, None)
+        self._unread.forget(inode)
 
     def _search(self, reading: SourceReading) -> List[Json]:
         """Finds the namespaces of processes; a status, when it has changed how many are left out."""
@@ -284,7 +287,11 @@ class ProtocolCounters(KernelSource):
                 pids.setdefault(inode, pid)
         except OSError:
             return []  # no descriptors left, for now
+        called = self._called
         self._names = self._named()
+        for inode in [one for one, names in called.items() if not names & self._called.get(one, names)]:
+            self._forget(inode)  # all its names are gone: it is another namespace, which has got its number
+            (self._known or set()).discard(inode)
         if self._may_enter:
             pids = {**dict.fromkeys(self._paths, 0), **pids}
         pids.pop(self._own, None)
@@ -319,7 +326,7 @@ class ProtocolCounters(KernelSource):
 
     def _named(self) -> Dict[int, str]:
         names: Dict[int, str] = {}
-        self._paths = {}
+        self._paths, self._called = {}, {}
         try:
             device = self._host.status("/proc/self/ns/net").device
             entries = self._host.names(NAMED_NETNS)
@@ -328,6 +335,7 @@ class ProtocolCounters(KernelSource):
                 if status.device == device:  # else nothing is mounted on it, yet
                     names[status.inode] = entry.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
                     self._paths[status.inode] = f"{NAMED_NETNS}/{entry}"
+                    self._called.setdefault(status.inode, set()).add(entry)
         except OSError:
             pass  # there are no names, or one has just gone
         try:

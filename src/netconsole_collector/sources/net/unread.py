@@ -75,6 +75,12 @@ class UnreadSockets:
         if closed > opened if before is None else (closed > before[0] or wanted > before[1]):
             self._suspects.add(namespace)
 
+    def forget(self, namespace: int) -> None:
+        """It is gone."""
+        self._suspects.discard(namespace)
+        for known in (self._counted, self._full):
+            known.pop(namespace, None)
+
     def table(
         self, probe: str, reading: SourceReading, paths: Mapping[int, str], names: Mapping[int, str]
     ) -> List[Json]:

@@ -96,12 +96,14 @@ def test_flows_are_counted_once_and_idle_sockets_when_others_got_enough(load: Lo
     assert first == {**place, "netns": str(NETNS), "inode": inode, "received": 5, "flows": 3}
     assert (second["netns"], second["inode"], second["received"], second["flows"]) == (str(OTHER_NETNS), 7, 1, 1)
     assert probe.counters() == {"received": 6}
-    gauges = {"workers": 4, "busy": 1, "idle": 0, "flows": 3}
+    gauges = {"workers": 4, "busy": 1, "idle": 0, "flows": 3, "moved": 0}
     assert {**place, "netns": str(NETNS), **gauges} in groups(probe)
     group.comes(one, Flow(source_port=3), ENOUGH - 5)
     probe.read()
     assert {**place, "netns": str(NETNS), **gauges, "idle": 3} in groups(probe)
-    assert {**place, "netns": str(OTHER_NETNS), "workers": 4, "busy": 1, "idle": 0, "flows": 1} in groups(probe)
+    assert {**place, "netns": str(OTHER_NETNS), "workers": 4, "busy": 1, "idle": 0, "flows": 1, "moved": 0} in groups(
+        probe
+    )
     assert probe.ledger() == {}
 
 
@@ -121,6 +123,28 @@ def test_a_socket_that_is_opened_anew_has_got_nothing_yet(load: Load) -> None:
     probe.read()
     (row,) = groups(probe)
     assert (row["workers"], row["busy"], row["idle"], row["flows"]) == (2, 1, 1, 3)
+
+
+@pytest.mark.proves("reuseport_skew", "tables.groups.moved")
+def test_a_socket_that_takes_the_place_of_a_closed_one_is_told(load: Load) -> None:
+    """As the kernel does it: the last one goes where that was, and a new one becomes the last."""
+    probe = load(PROBE)
+    group = Group(probe, workers=3)
+    first, second, third = (group.sock(inode=inode) for inode in (7001, 7002, 7003))
+    for sock in (first, second, third):
+        group.comes(sock, Flow(), ENOUGH)
+    probe.read()
+    assert groups(probe)[0]["moved"] == 0
+    group.has(NETNS, [third, second])
+    for sock in (group.sock(inode=7004), second):
+        group.comes(sock, Flow(), ENOUGH)
+    probe.read()
+    assert groups(probe)[0]["moved"] == 0
+    for _ in range(2):
+        group.comes(third, Flow(), ENOUGH)
+        probe.read()
+        (row,) = groups(probe)
+        assert (row["moved"], row["busy"], row["idle"]) == (1, 3, 0)
 
 
 def test_a_flow_is_known_by_its_source_and_by_the_socket_to_which_it_comes(load: Load) -> None:
@@ -147,7 +171,10 @@ def test_a_flow_is_known_by_its_source_and_by_the_socket_to_which_it_comes(load:
 
 def groups(probe: UnattachedProbe) -> list[dict[str, object]]:
     (body,) = [one for one in probe.bodies if one["kind"] == "table" and one["name"] == "groups"]
-    return [{**row["labels"], **row["gauges"]} for row in body["rows"]]
+    return [
+        {**row["labels"], **row["gauges"], **{name: one["total"] for name, one in row["counts"].items()}}
+        for row in body["rows"]
+    ]
 
 
 @pytest.mark.parametrize("function", ["ready", "ready_function"])

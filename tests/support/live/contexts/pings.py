@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import Any
 
-from tests.support.live.contexts.memory import place_of
+from tests.support.live.contexts.fragments import in_fragment, know_pages
 from tests.support.live.contexts.moments import Span, lies
 from tests.support.live.contexts.packets import ICMP, ICMPV6, Flow
 from tests.support.live.contexts.unattached import UnattachedProbe
@@ -21,8 +21,6 @@ POINTS = {
     "reply_in": "reply_in_ns",
     "reply_out": "reply_out_ns",
 }
-PAGES = 1 << 40
-"""Where the test's array of struct page begins. Nothing reads it."""
 COUNTERS = ("echoes", "repeated", "duplicates", "unknown", "another")
 
 
@@ -76,22 +74,11 @@ class Pinged(Ways):
 
     def know_pages(self) -> None:
         """Tells the probe where memory is mapped: as if the first page were a page before the test's own memory."""
-        values = self.memory.keep(struct.pack("=2Q", 0, PAGES))
-        self.probe.running._maps.write("nc_page_map", struct.pack("=2Q", values, values + 8))
+        know_pages(self.probe)
 
     def beyond(self, packet: bytes, device: str, head: int = 0) -> int:
         """A packet of which the linear data have ``head`` bytes, and the first fragment the rest."""
-        skb = self.carrying(packet, device)
-        begin, data, end = self.memory.pointers("sk_buff", skb, "head", "data", "end")
-        tail = data - begin + head
-        self.memory.change("sk_buff", skb, {"tail": tail, "data_len": len(packet) - head})
-        self.memory.put(data + head, bytes(len(packet) - head))
-        place = self.memory.keep(packet[head:])
-        page = PAGES + (place >> 12) * 64
-        fragment = struct.pack("=QII", page, len(packet) - head, place & 0xFFF)
-        self.memory.put(begin + end + place_of("skb_shared_info", "nr_frags")[0], b"\1")
-        self.memory.put(begin + end + place_of("skb_shared_info", "frags")[0], fragment)
-        return skb
+        return in_fragment(self.memory, self.carrying(packet, device), packet, head)
 
     def records(self) -> dict[tuple[str, int], dict[str, Any]]:
         """All of them so far as they are now, by source and sequence number."""

@@ -10,7 +10,8 @@ from netconsole_collector.questions import moving
 @pytest.mark.parametrize(
     ("moved", "counted", "found", "is_now"),
     [
-        ({"Blocked": 0, "Full": 7, "Errors": 9}, {"Blocked": 4, "Full": 7, "Errors": 9}, "Errors", True),
+        ({"Blocked": 0, "Full": 6, "Errors": 9}, {"Blocked": 4, "Full": 6, "Errors": 9}, "Errors", True),
+        ({"Blocked": 7, "Errors": 9}, {"Blocked": 7, "Errors": 9}, "Blocked", True),  # its file was read later
         (
             {"Blocked": 9, "Full": 0, "Errors": 9},
             {"Blocked": 9, "Full": 4, "Errors": 9},

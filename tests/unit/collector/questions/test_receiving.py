@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from netconsole.findings import verdicts
+from netconsole_collector.names.fact_keys import key
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.primitives.netlink import Netlink
 from netconsole_collector.questions import known, receiving
+from netconsole_collector.questions.facts.ethtool import Device
+from netconsole_collector.questions.facts.reading import Facts
 from netconsole_collector.questions.known import BadQuestion
 
 NIC = "nic9"
@@ -76,6 +79,42 @@ def test_what_is_told_of_a_nic_without_room(
 ) -> None:
     told = receiving.asked(Host(tmp_path, *host), NIC)
     assert tuple(told[name] for name in ("ring", "ring_max", "queues", "queues_max", "irq_cpus", "udp_by")) == found
+    verdict = verdicts.shipped().verdict("nic-loss", {**SPREAD, **told}, True)
+    assert verdict is None if why is None else verdict is not None and verdict.why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("files", "gro", "held_us", "why"),
+    [
+        (
+            {"napi_defer_hard_irqs": "2", "gro_flush_timeout": "200000"},
+            True,
+            200,
+            "its interrupts are held back 200 us",
+        ),
+        ({"napi_defer_hard_irqs": "0", "gro_flush_timeout": "200000"}, True, None, None),
+        ({"napi_defer_hard_irqs": "2", "gro_flush_timeout": "0"}, True, None, None),
+        ({"napi_defer_hard_irqs": "2"}, False, None, "generic receive offload is off"),
+    ],
+)
+def test_how_long_interrupts_are_held_back_and_whether_packets_are_merged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    gro: bool,
+    held_us: int | None,
+    why: str | None,
+) -> None:
+    host = Host(tmp_path, FULL, TWO, SOURCE | TARGET | PORTS, ["0", "1"])
+    for name, content in files.items():
+        (tmp_path / f"sys/class/net/{NIC}/{name}").write_text(content + "\n")
+
+    def offloads(_device: Device, facts: Facts, name: str, fixed: bool = True) -> None:
+        facts.put(key("nic", name, "offload", "rx-gro"), "on" if gro else "off [fixed]", "ethtool")
+
+    monkeypatch.setattr(Device, "offloads", offloads)
+    told = receiving.asked(host, NIC)
+    assert (told["held_us"], told["gro"]) == (held_us, "on" if gro else "off")
     verdict = verdicts.shipped().verdict("nic-loss", {**SPREAD, **told}, True)
     assert verdict is None if why is None else verdict is not None and verdict.why.startswith(why)
 

@@ -206,6 +206,28 @@ def test_a_namespace_that_is_made_later_is_found_at_once_and_counts_from_its_beg
     assert (moved(frames), late(frames)) == ({"second": 40}, None)
 
 
+def test_another_namespace_with_the_number_of_one_that_is_gone_has_nothing_of_it(host: Host) -> None:
+    """It was told to have the connections of the one before, as it was not read for half a minute."""
+    host.limit("300\n")
+    host.process("7")
+    host.named(b"blue", "7")
+    host.counts("7", 5, 910)
+    host.cost_s = 3 * MAX_SHARE
+    source = opened(host)
+
+    def entries(frames: list[AnyFrame]) -> list[tuple[object, object]]:
+        return [(row.labels["netns"], row.gauges["entries"]) for row in table(frames, "conntrack").rows]
+
+    assert entries(read_of(source)) == [("blue", 910)]
+    names = host.root / "run/netns"
+    (names / "blue").rename(names / "red")
+    host.counts("7", 2, 1)
+    assert entries(read_of(source)) == []
+    later = [read_of(source) for _ in range(8)]
+    assert [one for frames in later for one in entries(frames)][:1] == [("red", 1)]
+    assert [one for frames in later for one in moved(frames).items()][:1] == [("red", 2)], "since it was made"
+
+
 def test_a_namespace_without_a_name_that_is_found_late_is_said_to_lack_something(host: Host) -> None:
     source = opened(host)
     read_of(source)

@@ -157,21 +157,20 @@ def busy(name: str) -> Value:
     return value
 
 
-def total(name: str, most: int = 0) -> Value:
-    """A count since the probe was attached, with all its digits where these fit into ``most`` columns."""
+def total(name: str, is_whole: bool = False) -> Value:
+    """A count since the probe was attached; ``is_whole``: with all its digits, where its column has room for them."""
 
     def value(at: Shown) -> Cell:
         count = at.row.total(name) if at.row is not None else None
         mark = at.state.total_mark(at.row, name) if at.state is not None and at.row is not None else ""
-        return Cell(total_text(count, mark, most), count)
+        return total_cell(count, mark) if is_whole else Cell(figure.number(count, mark), count)
 
     return value
 
 
-def total_text(count: int | None, mark: str, most: int = TOTAL_COLUMNS) -> str:
-    """A total; a count that was cut would be a wrong one."""
-    exact = figure.count(count, mark)
-    return exact if figure.width(exact) <= most else figure.number(count, mark)
+def total_cell(count: int | None, mark: str) -> Cell:
+    """A total with all its digits, where its column has room for those of all rows."""
+    return Cell(figure.count(count, mark), count, short=figure.number(count, mark))
 
 
 def gauge(name: str, unit: str = "") -> Value:

@@ -282,7 +282,7 @@ def _table_columns(spec: TableSpec) -> list[TableColumn]:
         least = max(7, min(8, len(head)) if value.unit == "ns" and value.kind != "max" else len(head))
         columns.append(TableColumn(value.name, head, least, right=True, spare=spare, value=_value_of(spec, value)))
         if place == 0 and value.kind != "max" and value.unit != "ns":
-            of = total(value.name, TOTAL_COLUMNS)
+            of = total(value.name, is_whole=True)
             counted = head.removesuffix("/s") if value.unit == "bytes" else "total"
             columns.append(TableColumn("total", counted, TOTAL_COLUMNS, right=True, spare=2, value=of))
     per = NS_PER_PERCENT if any(value.name == spec.sort and value.unit == "ns" for value in spec.value) else 1.0

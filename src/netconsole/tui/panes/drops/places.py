@@ -12,7 +12,7 @@ from netconsole.base.timestamps import clock
 from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, of_span, unwatched, with_incidents
 from netconsole.findings.match import Level
 from netconsole.telemetry.span import Span
-from netconsole.tui.panes.common.columns import SPARK, TOTAL_COLUMNS, Shown, history, total_text
+from netconsole.tui.panes.common.columns import SPARK, TOTAL_COLUMNS, Shown, history, total_cell
 from netconsole.tui.panes.common.tables import MAX_ROWS, Block
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
@@ -91,7 +91,7 @@ def _cells(scene: Scene, senders: Senders, place: DropPlace) -> dict[str, Cell]:
     return {
         "level": Cell(place.level, place.level, LEVEL_TONES[place.level]),
         "rate": Cell(figure.number(place.per_s, place.mark_now), place.per_s, tone),
-        "total": Cell(total_text(place.total, place.mark), place.total),
+        "total": total_cell(place.total, place.mark),
         "place": Cell(where, where, tone, ends=ends(where)),
         "cause": Cell(place.say, place.say, tone),
         "sender": Cell(sender or figure.UNKNOWN, sender, tone),

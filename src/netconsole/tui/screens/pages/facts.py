@@ -21,6 +21,7 @@ from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.painted import Line
+from netconsole.tui.widgets.table_model import TableModel
 
 FactsByKey = Mapping[str, FactData]
 NOT_KNOWN = "not known: this session has no facts of the measured host"
@@ -43,7 +44,7 @@ class FactsScreen(Screen[None]):
         self._read = read
 
     def compose(self) -> ComposeResult:
-        yield LineTable("facts", "Facts of the host", COLUMNS, id="facts")
+        yield LineTable(TableModel("facts", "Facts of the host", COLUMNS), id="facts")
         yield Lines(id="told")
         yield Lines(id="over-footer")
         box = Input(id="filter", compact=True, placeholder="show facts that contain…")
@@ -84,16 +85,16 @@ class FactsScreen(Screen[None]):
 
     def action_back(self) -> None:
         """Removes the filter; without a filter, closes the screen."""
-        table = self.query_one(LineTable)
-        if table.filter:
-            table.set_filter("")
+        shown = self.query_one(LineTable)
+        if shown.table.filter:
+            shown.set_filter("")
             self.query_one("#filter", Input).value = ""
         else:
             self.dismiss()
 
     def action_filter(self) -> None:
         box = self.query_one("#filter", Input)
-        box.value = self.query_one(LineTable).filter
+        box.value = self.query_one(LineTable).table.filter
         box.display = True
         self.set_focus(box)
 
@@ -117,7 +118,7 @@ class FactsScreen(Screen[None]):
 
     def _tell_row(self) -> None:
         """Shows the whole value of the row below the table."""
-        table = self.query_one(LineTable)
+        table = self.query_one(LineTable).table
         row = table.row(table.cursor_key)
         if row is not None:
             line: Line = [(f" {row.cells['fact'].text} = ", "strong"), (row.cells["value"].text, "")]
