@@ -311,10 +311,10 @@ struct nc_begin {
     u8 bytes[NC_BEGIN];
 };
 
-/* From the Ethernet header where it has one, else from the network header. What is not linear is left out. */
-static inline void nc_begin_of(struct nc_begin *begin, struct sk_buff *skb)
+/* From the Ethernet header where it has one, else from the network header, which is at `at`. What is not linear is left out. */
+static inline void nc_begin_at(struct nc_begin *begin, struct sk_buff *skb, u32 at)
 {
-    u32 mac = NC_GET(skb, mac_header), at = NC_GET(skb, network_header), end = nc_data_end(skb);
+    u32 mac = NC_GET(skb, mac_header), end = nc_data_end(skb);
     u32 data = (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head), size;
 
     begin->link = 101;
@@ -334,6 +334,11 @@ static inline void nc_begin_of(struct nc_begin *begin, struct sk_buff *skb)
         return;
     begin->captured = size;
     begin->length = NC_GET(skb, len) + data - at;
+}
+
+static inline void nc_begin_of(struct nc_begin *begin, struct sk_buff *skb)
+{
+    nc_begin_at(begin, skb, NC_GET(skb, network_header));
 }
 
 #endif /* NETCONSOLE_PACKETS_H */

@@ -1,5 +1,5 @@
-/* mirror - a mirror of others' traffic that comes in tunnels, from the device to the workers that read it. It passes every packet and sends
- * none up.
+/* mirror - a mirror of others' traffic that comes in tunnels, from the device to the workers that read it. It passes every packet. In mode
+ * details it sends some up, how they begin.
  *
  * arrived: netif_receive_skb (net/core/dev.c), behind driver, GRO and backlog. queued: sk_data_ready, once for each datagram in the queue of a
  * worker's socket. received: sock_recv_length (net/socket.c, from 6.3), once for each datagram that a worker took. What is lost on the way:
@@ -39,6 +39,59 @@ struct worker {
 };
 BPF_TABLE("percpu_hash", struct worker_key, struct worker, workers, NC_ROWS_workers);
 
+struct packet_event {
+    u64 mono_ns;
+    u64 device[2];
+    u64 tunnel;
+    u64 source[2];
+    u64 target[2];
+    u32 netns;
+    u32 vni;
+    u16 source_port;
+    u16 target_port;
+    u16 ethertype;
+    u16 vlan;
+    u16 l4;
+    u16 pad;
+    u32 cpu;
+    u64 length_bytes;
+    struct nc_begin begin;
+};
+BPF_PERCPU_ARRAY(events, struct packet_event, 1);
+
+/* A sample of whole inner flows, within the budget. */
+static inline void sample(void *ctx, struct nc_config *config, struct sk_buff *skb, struct nc_flow *inner, struct tunnel *tunnel,
+                          struct queue_key *queue, u32 data, u64 now)
+{
+    struct packet_event *event;
+    int zero = 0;
+
+    if (!(config->flags & NC_F_DETAILS) || !nc_flow_sampled(config, inner->source, inner->target, inner->source_port, inner->target_port))
+        return;
+    event = events.lookup(&zero);
+    if (!event || !nc_event_allowed(config, now))
+        return;
+    event->mono_ns = now;
+    event->device[0] = queue->place.device[0];
+    event->device[1] = queue->place.device[1];
+    event->tunnel = tunnel->kind;
+    __builtin_memcpy(event->source, inner->source, sizeof(event->source));
+    __builtin_memcpy(event->target, inner->target, sizeof(event->target));
+    event->netns = queue->place.netns;
+    event->vni = tunnel->vni;
+    event->source_port = inner->source_port;
+    event->target_port = inner->target_port;
+    event->ethertype = inner->ethertype;
+    event->vlan = inner->vlan;
+    event->l4 = inner->l4;
+    event->cpu = queue->cpu;
+    event->length_bytes = NC_GET(skb, len);
+    event->begin.captured = 0;
+    if (nc_knob(config, packets))
+        nc_begin_at(&event->begin, skb, data);
+    nc_submit(ctx, event, sizeof(*event));
+}
+
 #define IN_TUNNEL (SKB_GSO_UDP_TUNNEL | SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE | SKB_GSO_GRE_CSUM)
 
 /* How many packets on the wire this one is, which has so many bytes with its link header; `bytes` are as many as those have. Where a sender
@@ -77,7 +130,7 @@ static inline u32 packets_of(struct sk_buff *skb, struct path_packet *packet, st
     return packets;
 }
 
-static inline void account(struct nc_config *config, struct sk_buff *skb, struct scratch *scratch)
+static inline void account(void *ctx, struct nc_config *config, struct sk_buff *skb, struct scratch *scratch)
 {
     struct path_packet *packet = &scratch->packet;
     struct path_buffer buffer;
@@ -88,6 +141,7 @@ static inline void account(struct nc_config *config, struct sk_buff *skb, struct
     struct of_cpu *mine;
     u32 packets = 1, bytes, mac;
     int zero = 0;
+    u64 now;
     u16 number;
 
     path_buffer_of(&buffer, skb);
@@ -120,7 +174,10 @@ static inline void account(struct nc_config *config, struct sk_buff *skb, struct
     queue.cpu = bpf_get_smp_processor_id();
     number = NC_GET(skb, queue_mapping);
     queue.of_queue = number ? number - 1 : 0;
-    tally(mine, scratch, &tunnel, &tuple, &queue, of_packet.end, packets, bytes, bpf_ktime_get_ns());
+    now = bpf_ktime_get_ns();
+    tally(mine, scratch, &tunnel, &tuple, &queue, of_packet.end, packets, bytes, now);
+    if (tunnel.inner)
+        sample(ctx, config, skb, &scratch->inner, &tunnel, &queue, buffer.data, now);
 }
 
 int arrived(struct bpf_raw_tracepoint_args *ctx)
@@ -137,7 +194,7 @@ int arrived(struct bpf_raw_tracepoint_args *ctx)
         return 0;
     }
     scratch->filling = 1;
-    account(config, NC_ARG(0), scratch);
+    account(ctx, config, NC_ARG(0), scratch);
     scratch->filling = 0;
     return 0;
 }

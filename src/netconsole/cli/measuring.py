@@ -149,7 +149,7 @@ def with_packets(requests: Sequence[ProbeRequest]) -> list[ProbeRequest]:
     from netconsole.recording.packet_file import KNOB
 
     if not any(KNOB in one.knobs for one in requests):
-        raise bad("--pcap", "", "no probe here samples packets: add --probe kernel_drops, or take --profile drops")
+        raise bad("--pcap", "", "no probe here samples packets: add --probe kernel_drops or --probe mirror")
     return [
         replace(one, mode="details", knobs={**one.knobs, KNOB: True}) if KNOB in one.knobs else one for one in requests
     ]

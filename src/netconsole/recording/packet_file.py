@@ -171,13 +171,17 @@ class PacketFile:
 
 
 def comment(fields: Mapping[str, object]) -> str:
-    """Why and where it was dropped, in one line: dissectors take each line for a field of its own."""
+    """Why and where it was dropped, or by which tunnel it came, in one line: dissectors take each line for a field."""
     why = " at ".join(safe(fields[name], 128) for name in ("reason", "location") if fields.get(name))
     cpu = f"CPU {fields['cpu']}" if isinstance(fields.get("cpu"), int) else ""
-    tag = f"VLAN {fields['vlan']}" if fields.get("vlan") else ""  # which the kernel keeps beside the packet
+    tunnel = f"{safe(fields['tunnel'], 16)} {safe(fields.get('vni'), 16)}" if fields.get("tunnel") else ""
+    # A tag that the kernel keeps beside the packet; that of a packet in a tunnel is in it.
+    tag = f"VLAN {fields['vlan']}" if fields.get("vlan") and not tunnel else ""
     stack = fields.get("stack")
     calls = " < ".join(safe(call, 128) for call in stack) if isinstance(stack, list) else ""
-    return "; ".join(part for part in (why, tag, cpu, f"stack: {calls}" if calls else "") if part)[:_MAX_COMMENT]
+    return "; ".join(part for part in (why, tunnel, tag, cpu, f"stack: {calls}" if calls else "") if part)[
+        :_MAX_COMMENT
+    ]
 
 
 def _interface(device: str, netns: str, link: int) -> bytes:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.report.ticket import render
 from netconsole.snapshot.document import encode, load, parse
 from netconsole.snapshot.redact import Redactor
+from tests.live.probes.test_mirror import SEND as SEND_MIRROR
 from tests.support.console_command import COMMAND, UNBOUNDED
 from tests.support.live.network import Namespace, Wire, send_udp
 from tests.support.live.storm import CLOSED_PORT
@@ -120,6 +122,27 @@ def test_packets_are_in_their_file_or_said_to_be_missing(namespace: Namespace, t
         words = ("tshark", "-r", str(path), "-Y", "udp.dstport == 9 && frame.comment contains NO_SOCKET")
         shown = subprocess.run(words, capture_output=True, text=True, check=True)
         assert len(shown.stdout.splitlines()) == len(found)
+
+
+def test_packets_of_a_mirror_are_in_their_file_with_their_tunnel(wire: Wire, tmp_path: Path) -> None:
+    """Of the inner flow that was asked for, all that came, in the file or said to be missing."""
+    path, port, tuples, flows, rounds = tmp_path / "mirror.pcapng", 1003, 5, 40, 10
+    narrow = ("--netns", wire.b.name, "--port", str(port))
+    run = Snapshot(*UNBOUNDED, "--probe", "mirror", *narrow, "--pcap", str(path))
+    wire.a.python(SEND_MIRROR, Wire.ADDRESSES[1], 4789, tuples, flows, rounds, 7, 0)
+    run.process.send_signal(signal.SIGINT)
+    said = run.process.communicate(timeout=LIMIT_S)[1]
+    assert run.process.returncode == 0, said
+    told = re.search(r"netconsole: (\d+) packets in \S+?(?:; (\d+) more were counted.*)?\n", said.replace(THIN, ""))
+    assert told is not None and int(told[1]) + int(told[2] or 0) == tuples * rounds, said
+    with path.open("rb") as file:
+        found = [block for block in pcapng.FileScanner(file) if isinstance(block, pcapng.blocks.EnhancedPacket)]
+    assert len(found) == int(told[1]) > 0
+    for packet in found:
+        assert packet.options["opt_comment"].startswith("VXLAN 7; CPU ")
+        outer, inner = packet.packet_data[:42], packet.packet_data[50:]
+        assert outer[36:38] == (4789).to_bytes(2, "big") and inner[34:38] == struct.pack(">HH", port, 53)
+    assert {packet.interface.options["if_name"] for packet in found} == {Wire.DEVICES[1]}
 
 
 def test_a_budget_whose_action_is_stop_ends_the_run_with_1(tmp_path: Path) -> None:

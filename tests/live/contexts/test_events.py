@@ -10,9 +10,10 @@ import pytest
 
 from netconsole_collector.probe.reading import ledger as slots
 from netconsole_collector.probe.reading.decode import Layout
+from tests.live.contexts.test_mirror import Mirror, frame, vxlan
 from tests.support.live.contexts.filters import NETNS
 from tests.support.live.contexts.memory import enumerator
-from tests.support.live.contexts.packets import Flow, MadeUpHost
+from tests.support.live.contexts.packets import IPV4, Flow, MadeUpHost
 from tests.support.live.contexts.stack import Stack
 from tests.support.live.contexts.unattached import UnattachedProbe
 from tests.support.live.contexts.ways import Ways
@@ -81,6 +82,11 @@ def departures(probe: UnattachedProbe) -> Calls:
     return [probe.prepare("queue", skb), probe.prepare("send", skb, host.devices["eth0"])]
 
 
+def tunnels(probe: UnattachedProbe) -> Calls:
+    host = Mirror(probe)
+    return [probe.prepare("arrived", host.arrived(host.frame(IPV4, vxlan(frame()), host.eth0)))]
+
+
 PROBES: dict[str, Callable[[UnattachedProbe], Calls]] = {
     "kernel_drops": drops,
     "socket_drops": resets,
@@ -90,6 +96,7 @@ PROBES: dict[str, Callable[[UnattachedProbe], Calls]] = {
     "ip_fragments": datagrams,
     "host_path": crossings,
     "local_path": departures,
+    "mirror": tunnels,
 }
 
 
@@ -107,6 +114,7 @@ def record_bytes(spec: dict[str, Any]) -> int:
 @pytest.mark.proves("ip_fragments", "ledger.lost")
 @pytest.mark.proves("host_path", "ledger.lost")
 @pytest.mark.proves("local_path", "ledger.lost")
+@pytest.mark.proves("mirror", "ledger.{lost,breaker}")
 @pytest.mark.parametrize("name", PROBES)
 def test_a_ring_that_nobody_reads_takes_what_it_has_room_for(load: Load, name: str) -> None:
     probe = load(name)

@@ -498,6 +498,66 @@ def test_filters_let_pass_what_they_name(load: Load) -> None:
             assert probe.running._maps["nc_counters"].sum_of(0) - before == (number in wanted), (knobs, FLOWS[number])
 
 
+@pytest.mark.proves(
+    "mirror",
+    "events.packet.{mono_ns,device,tunnel,source,target,netns,vni,source_port,target_port,ethertype,vlan,protocol}",
+    "events.packet.{cpu,length_bytes,packet}",
+    "knobs.packets",
+    "modes.details",
+)
+def test_a_sample_has_the_flow_inside_and_how_the_packet_begins(load: Load) -> None:
+    probe = load(PROBE)
+    host = Mirror(probe)
+    packet = vxlan(frame(vlan=77))
+    host.arrive(packet)  # in mode summary
+    probe.set("details", events_per_s=100_000)
+    before = time.monotonic_ns()
+    host.arrive(packet)
+    after = time.monotonic_ns()
+    probe.set("details", events_per_s=100_000, packets=True)
+    longer = vxlan(frame(Flow("2001:db8::1", "2001:db8::2", 7, 8, TCP)) + bytes(100))
+    host.arrive(longer)
+    host.arrive(udp(53, bytes(40)))
+    host.arrive(vxlan(frame(), flags=0))  # nothing inside
+    assert host.read() == {"arrived": 4, "malformed": 1}
+    first, second = probe.events()
+    assert before <= first["mono_ns"] <= after
+    wanted = {
+        "device": "eth0", "tunnel": "VXLAN", "source": "10.1.0.1", "target": "10.2.0.1", "netns": str(NETNS),
+        "vni": VNI, "source_port": 1000, "target_port": 53, "ethertype": "IPv4", "vlan": 77, "protocol": "UDP",
+        "cpu": 0, "length_bytes": len(packet),
+    }  # fmt: skip
+    assert {name: value for name, value in first.items() if name != "mono_ns"} == wanted
+    assert (second["source"], second["protocol"], second["source_port"]) == ("2001:db8::1", "TCP", 7)
+    begin = (MACS + struct.pack(">H", IPV4) + longer)[:128]
+    assert second["packet"] == f"1:{LINK + len(longer)}:{begin.hex()}"
+    assert probe.ledger() == {"seen": 2, "submitted": 2}
+
+
+@pytest.mark.proves("mirror", "knobs.{events_per_s,flows_one_in}", "ledger.{suppressed,unsampled}")
+def test_samples_are_of_whole_flows_within_the_budget(load: Load) -> None:
+    probe = load(PROBE)
+    host = Mirror(probe)
+    flows = [host.arrived(host.frame(IPV4, vxlan(frame(Flow(source_port=1 + n))), host.eth0)) for n in range(400)]
+    probe.set("details", events_per_s=1e9, flows_one_in=4)
+    for _ in range(2):
+        for skb in flows:
+            probe.run("arrived", skb)
+    probe.read()
+    ports = [one["source_port"] for one in probe.events()]
+    sampled = len(set(ports))
+    assert 60 < sampled < 140  # of 400 one in 4: five standard deviations
+    assert sorted(ports) == sorted(2 * list(set(ports)))
+    ledger = probe.ledger()
+    assert ledger["unsampled"] == 800 - 2 * sampled == ledger["suppressed"] and ledger["seen"] == 800
+    probe.set("details", events_per_s=100)
+    run = probe.prepare("arrived", flows[0])
+    for _ in range(5000):
+        run()
+    probe.read()
+    assert probe.ledger()["submitted"] < 2 * sampled + 1000 and probe.row("vnis")["packets"] == 5800
+
+
 @pytest.mark.proves("mirror", "knobs.{vlan,ethertype}", "ledger.map_full")
 def test_filters_by_frame_and_full_tables(load: Load) -> None:
     probe = load(PROBE, flows=2, tuples=1, vnis=1, malformed=1)

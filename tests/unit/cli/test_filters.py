@@ -115,7 +115,9 @@ def test_packets_are_asked_of_probes_that_sample_them(only_softnet: str) -> None
     assert asked == {"kernel_drops": "details"}
     budgets = [Measuring("summary", host=["far"]).plan().profile.budget, made.profile.budget]
     assert [one.events_per_s for one in budgets] == [0, 200], "else the governor would take the samples away"
-    with pytest.raises(BadInput, match="--pcap: no probe here samples packets: add --probe kernel_drops"):
+    with pytest.raises(
+        BadInput, match="--pcap: no probe here samples packets: add --probe kernel_drops or --probe mirror"
+    ):
         Measuring(only_softnet, host=["far"], pcap=file).plan()
 
 

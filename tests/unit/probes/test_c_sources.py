@@ -53,8 +53,8 @@ def test_fewer_details_can_be_had_than_all(manifest: Manifest) -> None:
     assert has_threshold == ("NC_F_THRESHOLD" in source)
 
 
-BOUNDED_BY_NUMBER = ("softirq_health",)
-"""Probes that time so many runs and no more: that is a bound of time as well (docs/design/governor.md)."""
+BOUNDED_BY_NUMBER = ("softirq_health", "mirror")
+"""Probes that time so many runs, or fill so many samples: that is a bound of time as well (docs/design/governor.md)."""
 
 
 @pytest.mark.parametrize("manifest", DETAILS, ids=names(DETAILS))
