@@ -11,11 +11,11 @@ from textual.geometry import Region
 from netconsole.base import figure
 from netconsole.telemetry.frames import Buckets
 from netconsole.telemetry.histogram import index
-from netconsole.tui.ascii_text import _GLYPHS, SPELLED, to_ascii
 from netconsole.tui.panes.common.columns import total_cell
 from netconsole.tui.screens.knobs import parse
 from netconsole.tui.screens.pages.text_page import wrap
 from netconsole.tui.terminal.capabilities import inspect, prepare
+from netconsole.tui.widgets.ascii_text import _GLYPHS, SPELLED, to_ascii
 from netconsole.tui.widgets.bars import bar, bars
 from netconsole.tui.widgets.bars import lines as histogram_lines
 from netconsole.tui.widgets.columns import Cell, TableColumn, TableRow, place

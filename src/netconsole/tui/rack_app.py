@@ -17,8 +17,9 @@ from netconsole.run.rack import RackPhase
 from netconsole.telemetry.session import Connection
 from netconsole.telemetry.state import State
 from netconsole.tui import actions
-from netconsole.tui.app import ConsoleApp, Over
+from netconsole.tui.app import ConsoleApp
 from netconsole.tui.farewell import describe_end
+from netconsole.tui.host_app import Over
 from netconsole.tui.host_view import WatchedHost, watched_run
 from netconsole.tui.panes.rack import RackLine, standing
 from netconsole.tui.remembered import Remembered

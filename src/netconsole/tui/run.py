@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from netconsole.recording.replay_session import ReplaySession
 from netconsole.telemetry.session import HasCollector
-from netconsole.tui.ascii_text import to_ascii
 from netconsole.tui.terminal import capabilities
 from netconsole.tui.terminal.lifeline import EXIT_INTERRUPTED, Lifeline, print_quietly
+from netconsole.tui.widgets.ascii_text import to_ascii
 
 if TYPE_CHECKING:
     from netconsole.probes.manifest import Manifest

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from netconsole.escalation.investigation import Investigation
-from netconsole.tui import app
+from netconsole.tui import host_app
 from tests.support.tui.running import running
 
 
@@ -31,11 +31,11 @@ async def test_q_asks_once_more_while_a_recording_runs(tmp_path: Path, monkeypat
     async with running() as one:
         recording = SimpleNamespace(ended=None, path=tmp_path / "x", bytes=0, left_out=0)
         monkeypatch.setattr(type(one.app.watched.recordings), "progress", property(lambda _: recording))
-        monkeypatch.setattr(app, "LEAVE_WITHIN_S", 0.0)
+        monkeypatch.setattr(host_app, "LEAVE_WITHIN_S", 0.0)
         for _ in range(2):  # each comes too late to be the second one
             assert "the recording goes on: press again to end all of it" in await one.press("q")
             assert one.app.is_running
-        monkeypatch.setattr(app, "LEAVE_WITHIN_S", 3600.0)
+        monkeypatch.setattr(host_app, "LEAVE_WITHIN_S", 3600.0)
         await one.press("q")
         assert not one.app.is_running
 

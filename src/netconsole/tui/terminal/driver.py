@@ -23,9 +23,9 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import CursorPosition
 from textual.message import Message
 
-from netconsole.tui.ascii_text import to_ascii
 from netconsole.tui.terminal.capabilities import Terminal
 from netconsole.tui.terminal.flow_control import FlowControl
+from netconsole.tui.widgets.ascii_text import to_ascii
 
 if TYPE_CHECKING:
     from textual.app import App

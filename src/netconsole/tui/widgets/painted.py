@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from netconsole.base import figure
-from netconsole.tui.ascii_text import SPELLED, to_ascii
+from netconsole.tui.widgets.ascii_text import SPELLED, to_ascii
 from netconsole.tui.widgets.look import STYLES, Tone
 
 Piece: TypeAlias = tuple[str, Tone]
