@@ -154,7 +154,7 @@ class Governor:
         if position is None:
             return None
         position.pinned = True
-        lowered, position.at = position.at > 0, 0
+        lowered, position.at, position.asked = position.at > 0, 0, 0
         self._note_move(position, at_s)
         says = f"back to {position.rung.says}, and pinned" if lowered else "pinned"
         return Decision(BudgetAction(at_s, probe, says, "the user asked for it"), position.rung if lowered else None)

@@ -361,6 +361,17 @@ def test_a_limit_of_its_own_changes_nothing_where_the_governor_must_not(action: 
     assert [governor.observe(at_s, {"waits": Reading(7.0)}) for at_s in range(9)] == [[]] * 9
 
 
+def test_what_was_pinned_and_is_lowered_then_is_told_as_lowered() -> None:
+    governor = Governor(Budget(kernel_cpu_pct=20.0, action="degrade"))
+    governor.add("waits", ladder("summary", {"seen_pct": 100}, ("summary",)), own_pct=1.0)
+    for at_s in range(4):
+        governor.observe(at_s, {"waits": Reading(7.0)})
+    governor.pin("waits", 5.0)
+    governor.unpin("waits", 6.0)
+    governor.observe(7.0, {"waits": Reading(30.0)})
+    assert list(governor.lowered) == ["waits"]
+
+
 def test_what_the_budget_takes_beyond_its_own_limit_is_lowered() -> None:
     governor = Governor(Budget(kernel_cpu_pct=20.0, action="degrade"))
     governor.add("waits", ladder("summary", {"seen_pct": 100}, ("summary",)), own_pct=10.0)
