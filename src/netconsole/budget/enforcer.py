@@ -279,7 +279,8 @@ class Enforcer:
                 if SEEN_PCT in move.rung.knobs and move.action.probe in self._measured:
                     self._awaited[move.action.probe] = self._measured[move.action.probe]
                 # A probe that runs as it was asked for needs no reason.
-                self._send(move.action.probe, asked, describe(move.action) if asked != setting else None)
+                is_as_asked = move.is_own or asked == setting
+                self._send(move.action.probe, asked, None if is_as_asked else describe(move.action))
             self._tell(move.action)
 
     def _send(self, probe: str, setting: Setting, why: str | None) -> None:

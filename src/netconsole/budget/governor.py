@@ -65,6 +65,8 @@ class Decision:
 
     action: BudgetAction
     rung: Rung | None = None
+    is_own: bool = False
+    """It keeps the probe's own limit: the profile wants it so."""
 
 
 @dataclass(slots=True)
@@ -325,7 +327,7 @@ class Governor:
             position.asked = next(fits, shares[-1])
             self._lower(position, position.asked, at_s)
             action = BudgetAction(at_s, name, position.rung.says, _OWN_WORDS, cost, position.own_pct)
-            moves.append(Decision(action, position.rung))
+            moves.append(Decision(action, position.rung, is_own=True))
         return moves
 
     def _lower(self, position: _Position, at: int, at_s: float) -> None:

@@ -386,6 +386,7 @@ def test_the_limit_that_a_profile_gives_a_probe_alone_holds_for_its_summary(mode
         session.second(7.0)
     seen_pct = session.state.probes[NAME].knobs["seen_pct"]
     assert isinstance(seen_pct, int) and (seen_pct < 100) is (mode == "summary")
+    assert [why for _, _, why in session.done] == [None] * len(session.done), "it is as the profile wants it"
     assert enforcer.lowered == ()
 
 
