@@ -52,6 +52,17 @@ def test_a_rate_is_a_lower_bound_only_in_the_interval_that_lacks_something() -> 
     assert block.title(scene) == "Drops · 8 packets/s, ≥80 in total"
 
 
+def test_a_row_that_is_harmless_by_its_place_is_no_trouble_and_stands_below_a_loss() -> None:
+    """The kernel gives it the reason of a loss: a new network device tries whether it can make packets."""
+    trial, lost = row("veth-b", 90, 90), row("eth0", 1, 1)
+    trial["labels"].update({"reason": "NOT_SPECIFIED", "location": "napi_get_frags_check", "class": "suspicious"})
+    lost["labels"].update({"reason": "NOT_SPECIFIED", "location": "ip_rcv", "class": "suspicious"})
+    session, block = PlayedSession(Scenario().hello().status(DROPS)), table_block(MANIFESTS[DROPS], "drops")
+    session.play(interval(0, trial, lost))
+    rows = [one.cells for one in block.rows(Scene(session.state, MANIFESTS, PROFILE, Connection("live")))]
+    assert [(one["device"].text, one["class"].text) for one in rows] == [("eth0", "!"), ("veth-b", "ok")]
+
+
 def test_the_title_says_to_what_the_probe_is_narrowed() -> None:
     knobs = {"reason": "not:NO_SOCKET", "netns": 0, "device": "eth0"}
     session = PlayedSession(Scenario().hello().status(DROPS, knobs=knobs))

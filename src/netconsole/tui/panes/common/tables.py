@@ -14,7 +14,7 @@ from netconsole.probes.manifest import ColumnSpec, HistogramSpec, Manifest, Tabl
 from netconsole.probes.ratios import is_too_few
 from netconsole.profile.profile import Profile
 from netconsole.profile.scope import is_host_wide, said
-from netconsole.telemetry.frames import Mode
+from netconsole.telemetry.frames import Label, Mode
 from netconsole.telemetry.state import ProbeState
 from netconsole.telemetry.tables import HistogramState, RowKey, RowState
 from netconsole.telemetry.words import URGENCY
@@ -178,7 +178,7 @@ def table_rows(scene: Scene, probe: str, name: str, spec: TableSpec, brief: bool
         rows = [one for one in rows if one[1].moving or one[1].last_active_ns >= since_ns or not one[1].counts]
     table_is: tuple[str, Literal["table"], str] = (probe, "table", name)
     marks = {row[3]: known.level for row, known in scene.verdicts.items() if row[:3] == table_is}
-    ranked = sorted(rows, key=lambda one: _worth(one[0], one[1], spec.sort, marks))
+    ranked = sorted(rows, key=lambda one: _worth(one[0], one[1], spec, marks))
     hidden = [_label_column(spec.label(label)) for label in spec.labels if label not in (spec.columns or spec.labels)]
     columns = [*_table_columns(spec), *hidden]  # which are searched, too
     return [
@@ -196,9 +196,16 @@ def _cells(
 
 def row_class(at: Shown) -> Cell:
     """The class of a row of drops as a level; a finding of the row may be worse."""
-    named = str(at.labels.get("class"))
-    level = at.scene.level(CLASS_LEVELS.get(named, "?"), at.subject)
-    return Cell(level, f"{URGENCY[level]} {named}", LEVEL_TONES[level])
+    level = at.scene.level(_class_level(at.labels, at.scene.manifests[at.probe].tables[at.name], "?"), at.subject)
+    return Cell(level, f"{URGENCY[level]} {at.labels.get('class')}", LEVEL_TONES[level])
+
+
+def _class_level(labels: Mapping[str, Label], spec: TableSpec, unknown: str) -> str:
+    """Of a row that is not judged otherwise: the kernel gives what is harmless no reason, or that of a loss."""
+    cause = spec.causes.of(labels) if spec.causes is not None else None
+    if cause is not None and cause.kind == "harmless":
+        return "ok"
+    return CLASS_LEVELS.get(str(labels.get("class")), unknown)
 
 
 def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[TableRow]:
@@ -369,13 +376,13 @@ def _head(name: str) -> str:
     return " ".join(_SHORT.get(word, word) for word in words)
 
 
-def _worth(key: RowKey, row: RowState, value: str, marks: Mapping[RowKey, str]) -> tuple[float, ...]:
+def _worth(key: RowKey, row: RowState, spec: TableSpec, marks: Mapping[RowKey, str]) -> tuple[float, ...]:
     """What proves an incident first, then what moves; of these what nobody wants, then by rate and total."""
     rank = URGENCY[marks.get(key, "off")]
     if row.moving and any(count.delta for count in row.counts.values()):
-        rank = min(rank, URGENCY[CLASS_LEVELS.get(str(row.labels.get("class")), "ok")])
+        rank = min(rank, URGENCY[_class_level(row.labels, spec, "ok")])
     others = sum(count.total for count in row.counts.values())
-    return rank, -(row.per_s(value) or 0.0), -(row.total(value) or 0), -others
+    return rank, -(row.per_s(spec.sort) or 0.0), -(row.total(spec.sort) or 0), -others
 
 
 def _lateness(one: HistogramState) -> tuple[float, ...]:
