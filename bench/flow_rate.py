@@ -5,6 +5,9 @@ flows; then the same inside VXLAN. The sender hands them to a packet socket a th
 prints the packets that were sent and that the probe counted on each side, how many heavy flows are listed and how much
 of the worst one is missing, what a flow that is not listed can have had at most, the rate with and without the probe,
 and the kernel's nanoseconds per packet. It ends with 1 if a packet is not counted or a heavy flow is not listed.
+
+With --pairs it says instead at which share of the rate of an XDP program that only passes mirror_xdp lets packets
+come: it sends each load so often with the one and then with the other.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ import os
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.path_cost import STATISTICS_MS, Timing
+from tests.live.probes.test_nic_counters import DROP_ALL
 from tests.support.live.network import Namespace, Wire
 
+PASS_ALL = DROP_ALL.replace("0xB7, 0, 0, 1", "0xB7, 0, 0, 2")
+"""An XDP program that returns XDP_PASS."""
 COUNTERS = {"flow_top": ("sent", "received"), "mirror": ("arrived",), "mirror_xdp": ("arrived",)}
 """Of each probe those that have all packets of a load."""
 TARGET = "100.127.55.1"
@@ -104,7 +111,7 @@ def measure(collector: Timing, probe: str, load: Load) -> bool:
     rows = collector.rows(probe, "flows", device=Wire.DEVICES[1])
     found = {str(row.labels["source"]): row for row in rows}
     listed = [found[f"198.18.0.{n}"] for n in range(HEAVY) if f"198.18.0.{n}" in found]
-    missing = [1 - row.counts["packets"] / heavy for row in listed]
+    missing = [1 - row.counts["packets"] / max(1, heavy) for row in listed]
     bounds = [int(row.gauges.get("missed") or 0) for row in listed]
     at_most = max((int(row.gauges["at_most"] or 0) for row in collector.rows(probe, "cpus")), default=0)
     collector.statistics(STATISTICS_MS)
@@ -121,11 +128,32 @@ def measure(collector: Timing, probe: str, load: Load) -> bool:
     return set(counted) == {sent} and len(listed) == HEAVY
 
 
+def against_empty(collector: Timing, load: Load, pairs: int) -> None:
+    """Prints the median and the range of the shares."""
+    device = Wire.DEVICES[1]
+    shares, rates = [], []
+    for _ in range(pairs):
+        passing = load.wire.b.start(PASS_ALL, device)
+        assert passing.stdout and passing.stdout.readline() == "ready\n"
+        _, empty, _ = load.send()
+        passing.communicate(timeout=60)
+        collector.load("mirror_xdp", device=device)
+        _, rate, _ = load.send()
+        collector.command(command="unload", probe="mirror_xdp")
+        shares.append(rate / empty)
+        rates.append(empty)
+    low, high = min(shares), max(shares)
+    print(f"| {load.title} | {median(rates):,.0f} | {median(shares):.2f} ({low:.2f}-{high:.2f}, {pairs} pairs) |")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flows", type=int, nargs="+", default=[100, 60_000, 300_000])
     parser.add_argument("--probe", choices=tuple(COUNTERS), default="flow_top")
+    parser.add_argument("--pairs", type=int, default=0)
     options = parser.parse_args()
+    if options.pairs and options.probe != "mirror_xdp":
+        parser.error("--pairs is for --probe mirror_xdp")
     if os.geteuid() != 0:
         raise SystemExit("flow_rate.py needs root: it loads BPF programs and makes network namespaces")
     with ExitStack() as stack:
@@ -135,6 +163,12 @@ def main() -> int:
         wire = Wire(*ends)
         collector = stack.enter_context(closing(Timing(inside=wire.b if options.probe == "mirror_xdp" else None)))
         collector.statistics(0)
+        if options.pairs:
+            print("| load | packets/s with an empty program | share of it with mirror_xdp |")
+            print("|---|---|---|")
+            for flows in options.flows:
+                against_empty(collector, Load(wire, flows, vxlan=True), options.pairs)
+            return 0
         print("| load | sent | counted out · in | heavy flows listed | not listed: at most | packets/s | ns a run |")
         print("|---|---|---|---|---|---|---|")
         loads = [

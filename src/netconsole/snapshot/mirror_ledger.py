@@ -160,7 +160,8 @@ class MirrorLedger:
         else:
             worst = max(LOST, key=lambda name: rates[LOST[name]])
             where = next((one.where for one in self.stages if one.name == worst and one.where), "")
-            parts.append(f"loses {figure.percent(100 * lost / came)} on this host, most at its {worst}")
+            share = min(1.0, lost / came)  # what loses is attached a moment before what counts the arrivals
+            parts.append(f"loses {figure.percent(100 * share)} on this host, most at its {worst}")
             parts += [where] if where else []
         return " · ".join([*parts, before])
 

@@ -95,6 +95,11 @@ def test_what_is_lost_is_said_by_stage_with_who_loses_most() -> None:
     )
 
 
+def test_no_more_is_lost_than_came() -> None:
+    """Though what was lost is counted from a moment earlier on."""
+    assert "loses 100 % on this host" in mirror.title(played(arrived=950, lost_stack=990))
+
+
 def test_where_an_incident_knows_the_cause_the_ledger_says_it() -> None:
     scene = played(arrived=950, lost_backlog=50, lost_socket=41)
     found = shown(replace(scene, findings=Incidents(MANIFESTS).update(scene.state), made={}))
