@@ -174,6 +174,22 @@ class TestStyleOfAColumn:
         assert said(5) == ["894", "1.93M", "11.6M"]
 
 
+class TestWholeSentence:
+    def test_a_list_wants_lines_for_the_whole_sentence_under_its_cursor(self) -> None:
+        table = TableModel("t", "title", [TableColumn("say", "", 10, most=10)], heads=False)
+        sentence = ("who", "why " * 20, "how much")
+        cells = {"say": Cell(" ".join(sentence), sentence=sentence)}
+        table.put(Region(0, 0, 40, 4))
+        table.show([TableRow(1, cells), TableRow(2, {"say": Cell("short")})], 0.0)
+        lines = table.lines_wanted()
+        assert lines == 1 + 2 + 3
+        table.put(Region(0, 0, 40, lines))
+        said = " ".join(text for y in range(3, lines) for text, _ in table.line(y, has_focus=True))
+        assert said.split() == " ".join(sentence).split(), "nothing of it is cut"
+        table.move(1)
+        assert table.lines_wanted() == 1 + 2, "that of the other row is whole already"
+
+
 class TestColumns:
     COLUMNS = (TableColumn("a", "A", 10, grow=1), TableColumn("b", "B", 8, spare=1), TableColumn("c", "C", 8, spare=2))
 

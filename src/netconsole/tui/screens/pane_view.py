@@ -19,7 +19,6 @@ SIDE_BY_SIDE_COLUMNS = 110
 """From this width on, two tables can stand side by side."""
 LEAST_TABLE_LINES = 6
 """Title, heads and four rows. When the tables of a pane would get fewer lines, there are tabs."""
-TITLE_AND_HEADS = 2
 
 
 class PaneView:
@@ -146,13 +145,16 @@ class PaneView:
     def draw(self, scene: Scene, now_s: float) -> None:
         """Gives the visible tables what the scene has for them."""
         shown = [(placed.block, table, placed.block.rows_of(scene)) for placed, table in self.tables_shown()]
-        if self.answer_first and len(shown) > 1:
-            first, chosen = (len(rows) + TITLE_AND_HEADS for _, _, rows in shown[:2])
-            free = self._height - 1 - max(LEAST_TABLE_LINES, chosen)
-            self._place(max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0)))
         for block, table, rows in shown:
             table.columns = block.columns_of(scene)
             table.show(rows, now_s, block.title(scene), block.note(scene))
+        if self.answer_first and len(shown) > 1:
+            first, chosen = (table.lines_wanted() for _, table, _ in shown[:2])
+            free = self._height - 1 - max(LEAST_TABLE_LINES, chosen)
+            self._place(max(LEAST_TABLE_LINES, min(first, free, self.blocks[0].lines or 0)))
+            for _, table, rows in shown:
+                if table.lacks_history:  # other rows have come into sight
+                    table.show(rows, now_s, note=table.note)
         if self.quiet:
             self._quiet_line = self._said_quiet(scene)
         if self.one_at_a_time:

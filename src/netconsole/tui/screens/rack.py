@@ -17,7 +17,6 @@ from netconsole.tui.panes import rack as lines
 from netconsole.tui.panes.rack import RackIncident, RackLine
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.pages.text_page import OverScreen, wrap
-from netconsole.tui.screens.pane_view import TITLE_AND_HEADS
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.linetable import LineTable
 from netconsole.tui.widgets.look import Tone
@@ -33,6 +32,7 @@ SAID_LINES = 2
 """Of the sentence about the host under the cursor."""
 _EDGE_LINES = 2 + SAID_LINES
 """Header, sentence and footer."""
+_TITLE_AND_HEADS = 2
 
 
 class RackScreen(Screen[None]):
@@ -82,7 +82,7 @@ class RackScreen(Screen[None]):
         self._lines = found
         width, height = self.size
         least = len(lines.incident_rows(found)[:3]) + 1
-        self.hosts.styles.height = max(3, min(len(found) + TITLE_AND_HEADS, height - _EDGE_LINES - least))
+        self.hosts.styles.height = max(3, min(len(found) + _TITLE_AND_HEADS, height - _EDGE_LINES - least))
         self.query_one("#rack-header", Lines).show(lines.head(profile, elapsed_s, here, width))
         self.hosts.show(lines.host_rows(found), now_s, lines.title(found))
         self.incidents.show(

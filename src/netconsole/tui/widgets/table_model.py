@@ -270,17 +270,25 @@ class TableModel:
             return self._whole_line(index - len(self._keys), width)
         return [(figure.fit(f" {self._note_line(index, width)}", width), "dim")]
 
+    def lines_wanted(self) -> int:
+        """The lines that it needs for all rows and, below them, the whole sentence of the one under the cursor."""
+        return self._body_top() + len(self._keys) + len(self._whole_sentence())
+
     def _whole_line(self, free: int, width: int) -> Line:
         """A free line below the rows: the sentence of the row under the cursor, where its column cuts it."""
-        row = self._rows[self._keys[self._cursor_index]]
+        lines = self._whole_sentence()
+        is_last = free == self._body_lines() - len(self._keys) - 1
+        text = " ".join(lines[free:]) if is_last else "".join(lines[free : free + 1])
+        return [(figure.fit(" " * _WHOLE_INDENT + text, width), "dim")] if text else [(" " * width, "")]
+
+    def _whole_sentence(self) -> list[str]:
+        row = self._rows.get(self.cursor_key)
+        cells = {} if row is None else row.cells
         for column, _, columns in self._placed:
-            cell = row.cells.get(column.name, _BLANK)
+            cell = cells.get(column.name, _BLANK)
             if cell.sentence is not None and figure.width(cell.text) > columns:
-                lines = folded(cell.text, width - _WHOLE_INDENT)
-                is_last = free == self._body_lines() - len(self._keys) - 1
-                text = " ".join(lines[free:]) if is_last else "".join(lines[free : free + 1])
-                return [(figure.fit(" " * _WHOLE_INDENT + text, width), "dim")]
-        return [(" " * width, "")]
+                return folded(cell.text, self.region.width - _WHOLE_INDENT)
+        return []
 
     def _note_line(self, index: int, width: int) -> str:
         """A line of what is said without rows. What has no room in the last line is cut there."""
