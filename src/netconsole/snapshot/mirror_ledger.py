@@ -27,6 +27,9 @@ COPIES = ("packet", "raw")
 BACKLOG = "CPU_BACKLOG"
 LOST = {"backlog": "lost_backlog", "firewall, IP, UDP": "lost_stack", "socket": "lost_socket"}
 """The counter of each stage of this host that loses, in order."""
+FEW_TUPLES = 8
+"""For each worker. The kernel spreads outer tuples over workers by chance: with fewer, one may get several times more
+than another."""
 
 LedgerPlace: TypeAlias = tuple[str, str, RowKey]
 """A row of a table: the probe, the table, and its labels."""
@@ -130,7 +133,7 @@ class MirrorLedger:
         yield self._loses(state, "firewall, IP, UDP", self._loss([row for row in losses if row not in full]))
         workers = self._rows(MIRROR, "workers")
         yield self._loses(state, "socket", self._worker(_most(workers, "lost")))
-        tuples = sum(int(row.gauges.get("tuples") or 0) for row in self._rows(MIRROR, "senders"))
+        tuples, _ = self._fed_by()
         by = f", fed by {figure.count(tuples)} outer tuples" if tuples else ""
         for name in ("queued", "received"):
             busy = sum(row.per_s(name) > 0 for row in workers)
@@ -138,6 +141,11 @@ class MirrorLedger:
                 where = f"{figure.things(busy, 'workers')}{by}" if busy else ""
                 yield replace(self._passes(state, name), where=where)
         yield from self._copies()
+
+    def _fed_by(self) -> tuple[int, int]:
+        """How many outer tuples there are, and workers that get something."""
+        tuples = sum(int(row.gauges.get("tuples") or 0) for row in self._rows(MIRROR, "senders"))
+        return tuples, sum(row.per_s("queued") > 0 for row in self._rows(MIRROR, "workers"))
 
     def _verdict(self) -> str:
         """In words; "" before anything was counted."""
@@ -163,6 +171,9 @@ class MirrorLedger:
             share = min(1.0, lost / came)  # what loses is attached a moment before what counts the arrivals
             parts.append(f"loses {figure.percent(100 * share)} on this host, most at its {worst}")
             parts += [where] if where else []
+            tuples, busy = self._fed_by()
+            if worst == "socket" and 0 < tuples < FEW_TUPLES * busy:
+                parts.append(f"{figure.things(tuples, 'outer tuples')} feed {figure.things(busy, 'workers')}")
         return " · ".join([*parts, before])
 
     def _said_before(self) -> tuple[str, bool]:

@@ -169,7 +169,7 @@ def test_what_the_driver_loses_is_in_the_counters_of_the_nic(wire: Wire) -> None
     """A program at the driver stands for a ring without room: what it drops never comes into the stack."""
     inside = Measurement(inside=wire.b)
     try:
-        inside.load(PROBE)
+        inside.load(PROBE, netns=wire.b.inode)
         inside.load("nic_counters")
         inside.begin()
         came = int(wire.a.python(SEND, B, GENEVE, 1, 5, 10, 9, 0).split()[0])

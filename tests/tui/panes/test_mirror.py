@@ -95,6 +95,13 @@ def test_what_is_lost_is_said_by_stage_with_who_loses_most() -> None:
     )
 
 
+def test_where_few_outer_tuples_feed_the_workers_that_lose_it_is_said() -> None:
+    assert "socket 6: its buffer is full · 7 outer tuples feed 2 workers" in mirror.title(
+        played(arrived=950, lost_socket=41)
+    )
+    assert "feed" not in mirror.title(played(arrived=950, lost_stack=41))
+
+
 def test_no_more_is_lost_than_came() -> None:
     """Though what was lost is counted from a moment earlier on."""
     assert "loses 100 % on this host" in mirror.title(played(arrived=950, lost_stack=990))
