@@ -36,7 +36,7 @@ class Started:
     profile: Profile = PROFILE
 
     def forecast_now(self, manifest: Manifest, _mode: Mode, _knobs: Mapping[str, Scalar]) -> tuple[str, str | None]:
-        return f"{manifest.name} would cost 0.4 % of a core.", self.above
+        return f"{manifest.name} in summary: at least 134 ns a run", self.above
 
     def begin(self, manifest: Manifest, wanted: ProbeChoice) -> Future[None]:
         if self.refusal:
@@ -83,7 +83,7 @@ async def test_an_empty_pane_says_what_enter_starts_and_enter_starts_it() -> Non
         assert "Enter starts flow_top for 10 min, and says what it costs." in text
         text = await one.press("enter")
         assert enforcer.begun == [("flow_top", "summary", {})]
-        assert "flow_top runs for 10 min. flow_top would cost 0.4 % of a core." in text
+        assert "flow_top runs for 10 min: at least 134 ns a run" in text
 
 
 async def test_what_exceeds_the_budget_needs_a_second_press() -> None:

@@ -98,7 +98,7 @@ class EmptyPane:
         if error is not None:
             self._app.call_later(self._say_of, watched, f"refused: {figure.safe(error)}", "act")
             return
-        until = f"{name} runs for {figure.lasted(FOR_S)}. {told}"
+        until = f"{name} runs for {figure.lasted(FOR_S)}: {told.removeprefix(f'{name} in summary: ')}"
         self._app.call_later(self._say_of, watched, until, "ok")
         self._app.call_later(self._app.set_timer, FOR_S, partial(self._end, watched, name))
 
