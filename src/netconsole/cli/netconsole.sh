@@ -25,5 +25,10 @@ if _signal.getsignal(2) is _signal.default_int_handler: _signal.signal(2, _signa
 sys.path[:] = [place for place in sys.path if place]
 import site
 site.main()
-from netconsole.cli.start import main
+try:
+    from netconsole.cli.start import main
+except ModuleNotFoundError as error:
+    if error.name != "netconsole":
+        raise
+    sys.exit("netconsole: this user cannot read where netconsole is installed. Run it as root, or install it for all.")
 main()' "$@"

@@ -50,6 +50,17 @@ def test_it_takes_no_module_of_the_current_directory(tmp_path: Path) -> None:
     assert version(COMMAND, tmp_path).startswith("netconsole ")
 
 
+def test_who_may_not_read_its_place_is_told_so_in_a_sentence(tmp_path: Path) -> None:
+    """Then it runs with the Python of the system, which has no netconsole."""
+    (tmp_path / "command").write_text(SCRIPT.read_text())
+    (tmp_path / "python3").write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -E -s "$@"\n')
+    for name in ("command", "python3"):
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([tmp_path / "command"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith("netconsole: this user cannot read") and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("handler", "code", "said"), [(signal.SIG_DFL, -signal.SIGINT, ""), (signal.SIG_IGN, 0, "went on\n")]
 )
