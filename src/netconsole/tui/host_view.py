@@ -35,6 +35,7 @@ from netconsole.tui.recordings import Recordings
 from netconsole.tui.remembered import Remembered
 from netconsole.tui.rewinding import Rewinding
 from netconsole.tui.scene.scene import Output, Scene
+from netconsole.tui.scene.silent import OF_EVERY_PROGRAM
 from netconsole.tui.screens.main import MainScreen
 from netconsole_collector.compile.refused import NOT_LOADED
 from netconsole_collector.kernel import attach, modules
@@ -236,8 +237,6 @@ def watched_run(live: LiveRun, remembered: Remembered | None = None) -> WatchedH
 
 LOOK_AGAIN_S = 5.0
 """An empty pane asks at each drawing."""
-_OF_EVERY_PROGRAM = ("privileges", "bcc")
-"""What the host must be able to do for any BPF probe."""
 
 
 class SourcesHere:
@@ -277,7 +276,7 @@ def startable(state: State, manifests: Mapping[str, Manifest], here: Collection[
 def _may_run(manifest: Manifest, state: State, manifests: Mapping[str, Manifest], here: Collection[str] | None) -> bool:
     if manifest.source != "bpf":
         return here is None or manifest.source in here
-    if any(_lacks(state, name) for name in _OF_EVERY_PROGRAM):
+    if any(_lacks(state, name) for name in OF_EVERY_PROGRAM):
         return False
     if _lacks(state, "kprobe") and attach.needing_kprobes(manifest.raw["programs"]):  # type: ignore[arg-type]
         return False

@@ -11,6 +11,7 @@ from netconsole.probes.catalogue import load_all
 from netconsole.profile import loader
 from netconsole.profile.profile import ProbeChoice, Profile
 from netconsole.recording.replay_session import Position
+from netconsole.telemetry import frames
 from netconsole.telemetry.session import Connection
 from netconsole.tui.panes import catalogue
 from netconsole.tui.panes.common.tables import table_block
@@ -61,6 +62,14 @@ def test_what_was_switched_off_can_be_started_again(why: str | None, said: str) 
     off = Scenario().hello().status(WAITS, "off", why=why)
     assert why_silent(scene(off), WAITS) == f"{WAITS}: {said}; e starts it"
     assert why_silent(scene(off), WAITS, way_out="") == f"{WAITS}: {said}"
+
+
+def test_no_key_is_advised_where_nobody_may_load_a_program() -> None:
+    why = "netconsole needs root: run netconsole with sudo"
+    one = scene()
+    one.state.capabilities["privileges"] = frames.Capability(ok=False, why=why)
+    assert why_silent(one, WAITS) == f"{WAITS}: {why}"
+    assert why_silent(one, "softnet").endswith("; e starts it"), "it needs no program"
 
 
 def test_a_recording_cannot_be_changed_so_no_key_is_advised() -> None:

@@ -14,6 +14,8 @@ _USUAL = "summary"
 """The profile that everybody starts with."""
 _SHOWING = ("summary", "details")
 """Modes in which a probe fills its tables."""
+OF_EVERY_PROGRAM = ("privileges", "bcc")
+"""What the host must be able to do for any BPF probe."""
 _known: dict[tuple[str, ...], dict[str, str]] = {}
 """A profile by the probe that it has, by all probes that there are. Read once: screens are drawn every second."""
 
@@ -28,6 +30,8 @@ def why_silent(scene: Scene, probe: str, way_out: str = "; e starts it") -> str:
     """
     state = scene.state.probes.get(probe)
     if state is None or state.status == "off":
+        if why := _why_no_program(scene, probe):
+            return f"{probe}: {why}"
         why = why_absent(scene, probe) if state is None else reason(state) or "switched off"
         return f"{probe}: {why}{way_out if scene.replay is None else ''}"
     if state.measuring and state.mode == "counters":
@@ -37,6 +41,15 @@ def why_silent(scene: Scene, probe: str, way_out: str = "; e starts it") -> str:
     if not state.settled:
         return f"{probe}: {state.status}; first figures 1 s after it is attached"
     return f"{probe} {state.status}: {reason(state)}"
+
+
+def _why_no_program(scene: Scene, probe: str) -> str:
+    """Why this host runs no BPF program for us, if the probe has any: no key starts it then."""
+    manifest = scene.manifests.get(probe)
+    if scene.replay is not None or manifest is None or manifest.source != "bpf":
+        return ""
+    found = (scene.state.capabilities.get(name) for name in OF_EVERY_PROGRAM)
+    return next((figure.safe(one.why or "cannot run here") for one in found if one is not None and not one.ok), "")
 
 
 def why_absent(scene: Scene, probe: str, profile: str = "") -> str:
