@@ -111,7 +111,7 @@ def measure(collector: Timing, probe: str, load: Load) -> bool:
     rows = collector.rows(probe, "flows", device=Wire.DEVICES[1])
     found = {str(row.labels["source"]): row for row in rows}
     listed = [found[f"198.18.0.{n}"] for n in range(HEAVY) if f"198.18.0.{n}" in found]
-    missing = [1 - row.counts["packets"] / max(1, heavy) for row in listed]
+    missing = [1 - row.counts["packets"] / heavy for row in listed]
     bounds = [int(row.gauges.get("missed") or 0) for row in listed]
     at_most = max((int(row.gauges["at_most"] or 0) for row in collector.rows(probe, "cpus")), default=0)
     collector.statistics(STATISTICS_MS)
@@ -154,6 +154,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.pairs and options.probe != "mirror_xdp":
         parser.error("--pairs is for --probe mirror_xdp")
+    if not options.pairs and min(options.flows) < HEAVY * (ONE_IN - 1):
+        parser.error("so few flows have no heavy ones among them: take 64 or more, or --pairs")
     if os.geteuid() != 0:
         raise SystemExit("flow_rate.py needs root: it loads BPF programs and makes network namespaces")
     with ExitStack() as stack:
