@@ -125,7 +125,7 @@ def _by_address(end: PingEnd, tables: HostTables) -> None:
         _by_mac(end, tables)
         return
     if not end.mac:
-        end.how.append(f"{end.address} is not in this host's neighbour table: name the VM, or its tap by --inside")
+        end.how.append(f"{end.address} is not in this host's neighbour table: name the VM, or its tap as inside device")
         return
     end.how.append(f"{end.address} is at {end.mac} (neighbour table)")
     _by_mac(end, tables)
