@@ -102,7 +102,7 @@ def _threads(one: MachineFigures) -> Iterator[ReportBlock]:
             ]
             for row, (ran, waited) in zip(rows, shares, strict=True)
         ]
-        head = ["thread", "tid", "of a core", "waits for a CPU", "times switched off", "last on CPU"]
+        head = ["thread", "tid", "of a core", "waits for a CPU", "times preempted", "CPU"]
         yield TextTable(head, lines[:MAX_ROWS], frozenset({1, 2, 3, 4, 5}), max(0, len(lines) - MAX_ROWS))
 
 
