@@ -158,8 +158,8 @@ def _around(spans: Sequence[_Span], ever: int, start_ns: int, end_ns: int) -> fl
 def _between(spans: Sequence[_Span], start_ns: int, end_ns: int) -> float | None:
     """How many packets a device counted from one moment to another one. Intervals that are cut count in part.
 
-    Those that are not known are like the others: devices of a new namespace are read some seconds later. None also
-    where too much depends on when in a cut interval its packets came.
+    Those that are not known are like the others: devices of a new namespace are read some seconds later. None where
+    they are most of that time, or too much depends on when in a cut interval its packets came.
     """
     known_ns, counted, unsure = 0, 0.0, 0.0
     for place, span in enumerate(spans):
@@ -169,7 +169,7 @@ def _between(spans: Sequence[_Span], start_ns: int, end_ns: int) -> float | None
         known_ns += within_ns
         counted += span.per_s * within_ns / 1e9
         unsure += span.unsure(within_ns, spans[max(0, place - 1) : place + 2])
-    if not known_ns or unsure > UNSURE * counted:
+    if 2 * known_ns < end_ns - start_ns or unsure > UNSURE * counted:
         return None
     return counted * (end_ns - start_ns) / known_ns
 

@@ -10,7 +10,7 @@ from netconsole.base import figure
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.of_rules import HISTORY
 from netconsole.findings.rules import commands
-from netconsole.findings.share import RECEIVED, SENT, Packets, passing
+from netconsole.findings.share import RECEIVED, SENT, Packets, _between, _Span, passing
 from netconsole.findings.windows import LONG, PAUSE, SHORT
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import FindingSpec, Manifest
@@ -259,6 +259,13 @@ def test_what_share_a_burst_is_whose_device_was_read_at_other_times(
         findings.update(state)
     (one,) = findings.log
     assert (one.total, one.share_pct) == (1200, share), one.sentence
+
+
+@pytest.mark.parametrize(("known_s", "came"), [(0.2, None), (1.9, None), (2.0, 1200.0), (4.0, 1200.0)])
+def test_what_a_device_received_is_not_taken_from_a_small_part_of_the_time(known_s: float, came: float | None) -> None:
+    """Its next reading is late: in one of a fifth of a second there may have been much more, or nothing."""
+    spans = [_Span(0, round((6.0 + known_s) * SECOND), 300.0)]
+    assert _between(spans, 6 * SECOND, 10 * SECOND) == (came if came is None else pytest.approx(came))
 
 
 @pytest.mark.parametrize(
