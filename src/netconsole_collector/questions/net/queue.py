@@ -1,8 +1,9 @@
 """Question `queue`: which queueing discipline is at a device, and what bounds it.
 
-`kind`: of the root. `classes`: how many it has. `inner`: the one inside the root that drops meanwhile, or has
-dropped all that the root has. `shaper`: a root that shapes, with its rate, as `tbf of 5 Mbit/s`. `burst`: bytes that a
-tbf takes at once; `is_too_long`: less than the MTU, and nothing waits there. `limit`, `loss_pct`: of a netem.
+`kind`: of the root, or of a netem inside it that drops. `classes`: how many the root has. `inner`: another one inside
+the root that drops meanwhile, or has dropped all that the root has. `shaper`: a root that shapes, with its rate, as
+`tbf of 5 Mbit/s`. `burst`: bytes that a tbf takes at once; `is_too_long`: less than the MTU, and nothing waits there.
+`limit`, `loss_pct`: of a netem.
 `ports`, `ports_up`: of a bond or team, how many it has, and how many of them have a carrier. `carrier`, `mtu`,
 `is_up`: of the device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a
 pair, wherever that is.
@@ -88,13 +89,14 @@ def _root(routes: RouteSocket, link: Interface) -> Json:
     if root is None or root.kind == _NONE:  # what dropped is gone by now: this one drops nothing
         return {"kind": None, "classes": 0, "inner": None}
     classes = sum(1 for _ in routes.dump(_GET_CLASS, _QDISC.pack(0, link.number, 0, 0, 0)))
-    inner = _dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None
-    found: Json = {"kind": root.kind, "classes": classes, "inner": inner or only_one(root, qdiscs)}
-    options = _options(routes, link)
-    burst = _burst(options) if root.kind == "tbf" else None
-    if root.kind == "netem" and len(options) >= _NETEM_PARAMETERS.size:
+    inner = (_dropping(routes, link, qdiscs) if len(qdiscs) > 1 else None) or only_one(root, qdiscs)
+    found: Json = {"kind": root.kind, "classes": classes, "inner": _named(inner) if inner is not None else None}
+    burst = _burst(_options(routes, link, root)) if root.kind == "tbf" else None
+    culprit = inner or root
+    options = _options(routes, link, culprit) if culprit.kind == "netem" else b""
+    if len(options) >= _NETEM_PARAMETERS.size:
         limit, loss = _NETEM_PARAMETERS.unpack_from(options)
-        found.update(limit=limit, loss_pct=round(100 * loss / 2**32, 2) or None)
+        found.update(kind="netem", inner=None, limit=limit, loss_pct=round(100 * loss / 2**32, 2) or None)
     is_too_long = burst is not None and burst < (link.whole(_MTU) or 0) and not root.backlog_packets
     found.update(burst=burst, is_too_long=is_too_long, shaper=_shaper(routes, link, root))
     return found
@@ -104,11 +106,11 @@ def _shaper(routes: RouteSocket, link: Interface, root: Qdisc) -> Optional[str]:
     return (root._replace(rate_bits=htb_rate(routes, link.number)) if root.kind == "htb" else root).shaper
 
 
-def _options(routes: RouteSocket, link: Interface) -> bytes:
-    """Of the root, as its kind writes them."""
+def _options(routes: RouteSocket, link: Interface, of: Qdisc) -> bytes:
+    """Of one of its queues, as its kind writes them."""
     for body in routes.dump(_GET_QDISC, _QDISC.pack(0, link.number, 0, 0, 0)):
-        _, index, _, parent, _ = _QDISC.unpack_from(body)
-        if (index, parent) == (link.number, TC_H_ROOT):
+        _, index, handle, parent, _ = _QDISC.unpack_from(body)
+        if (index, handle, parent) == (link.number, of.handle, of.parent):
             return bytes(dict(attributes(body, _QDISC.size)).get(_OPTIONS, b""))
     return b""
 
@@ -126,7 +128,7 @@ def _qdiscs(routes: RouteSocket, link: Interface) -> List[Qdisc]:
     return [one for one in known if one is not None and one.ifindex == link.number and one.parent != TC_H_INGRESS]
 
 
-def _dropping(routes: RouteSocket, link: Interface, before: List[Qdisc]) -> Optional[str]:
+def _dropping(routes: RouteSocket, link: Interface, before: List[Qdisc]) -> Optional[Qdisc]:
     """Of those inside the root the only one that dropped meanwhile: what contains it counts the same packets."""
     dropped = {one.key: one.drops for one in before}
     for _ in range(_READINGS):
@@ -135,14 +137,14 @@ def _dropping(routes: RouteSocket, link: Interface, before: List[Qdisc]) -> Opti
         moved = [one for one in now if one.parent != TC_H_ROOT and one.drops > dropped.get(one.key, one.drops)]
         leaves = _leaves(moved)
         if leaves:
-            return None if len(leaves) > 1 else _named(leaves[0])
+            return None if len(leaves) > 1 else leaves[0]
     return None
 
 
-def only_one(root: Qdisc, qdiscs: List[Qdisc]) -> Optional[str]:
+def only_one(root: Qdisc, qdiscs: List[Qdisc]) -> Optional[Qdisc]:
     """The one inside the root that has dropped all that the root ever has: for when it drops nothing any more."""
     leaves = _leaves([one for one in qdiscs if one.parent != TC_H_ROOT and one.drops])
-    return _named(leaves[0]) if len(leaves) == 1 and leaves[0].drops == root.drops else None
+    return leaves[0] if len(leaves) == 1 and leaves[0].drops == root.drops else None
 
 
 def _leaves(qdiscs: List[Qdisc]) -> List[Qdisc]:

@@ -31,13 +31,14 @@ def qdisc(kind: str, handle: int, parent: int, drops: int) -> Qdisc:
 def test_the_queue_that_has_dropped_all_is_named(of_root: int, first: int, second: int, inner: str | None) -> None:
     root = qdisc("htb", 0x10000, TC_H_ROOT, of_root)
     children = [qdisc("pfifo", 0x100000, 0x10001, first), qdisc("pfifo", 0x200000, 0x10002, second)]
-    assert only_one(root, [root, *children]) == inner
+    found = only_one(root, [root, *children])
+    assert (queue._named(found) if found is not None else None) == inner
 
 
 def test_what_contains_it_counts_the_same_packets() -> None:
     root = qdisc("prio", 0x10000, TC_H_ROOT, 5)
     chain = [qdisc("tbf", 0x100000, 0x10001, 5), qdisc("bfifo", 0x200000, 0x100001, 5)]
-    assert only_one(root, [root, *chain]) == "bfifo 20:"
+    assert only_one(root, [root, *chain]) == chain[1]
 
 
 @pytest.mark.parametrize(("kind", "said"), [("pfifo", "pfifo"), ("noqueue", None)])
@@ -60,6 +61,17 @@ def test_a_netem_says_what_it_keeps_and_what_it_loses(
     monkeypatch.setattr(queue, "_options", lambda *_: struct.pack("=6I", 7, 20, loss, 0, 0, 0))
     found = queue._root(SimpleNamespace(dump=lambda *_: ()), Interface(1, 0, "eth0", {}))  # type: ignore[arg-type]
     assert (found["limit"], found["loss_pct"]) == (20, said)
+
+
+def test_a_netem_inside_the_root_that_drops_is_told_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = [qdisc("htb", 0x10000, TC_H_ROOT, 9), qdisc("netem", 0x100000, 0x10001, 9)]
+    monkeypatch.setattr(queue, "_qdiscs", lambda *_: queues)
+    monkeypatch.setattr(queue, "_dropping", lambda *_: queues[1])
+    monkeypatch.setattr(queue, "_shaper", lambda *_: None)
+    options = {0x100000: struct.pack("=6I", 0, 1000, 2**30, 0, 0, 0)}
+    monkeypatch.setattr(queue, "_options", lambda routes, link, of: options.get(of.handle, b""))
+    found = queue._root(SimpleNamespace(dump=lambda *_: ()), Interface(1, 0, "eth0", {}))  # type: ignore[arg-type]
+    assert (found["kind"], found["inner"], found["loss_pct"]) == ("netem", None, 25.0)
 
 
 @pytest.mark.parametrize("options", [b"", b"1234567"])
