@@ -38,6 +38,13 @@ class _RunTimes:
         """Of a sampled program: runs and time in the periods that have ended."""
         self._last = (0, 0, 0)
 
+    def within(self, window_ns: int) -> Tuple[int, int]:
+        """Runs and time, as many as go into a window of that length: others of the probe were measured no longer."""
+        of_ns = self.window_ns
+        if window_ns >= of_ns:
+            return self.run_count, self.run_time_ns
+        return self.run_count * window_ns // of_ns, self.run_time_ns * window_ns // of_ns
+
     def scaled_to(self, window_ns: int) -> Tuple[int, int]:
         """Runs and time as in the last window, of one of that length: beside programs that are sampled."""
         if self.window_ns:
@@ -225,7 +232,7 @@ class StatisticsWindow:
             elif sampled:
                 result.append(program.scaled_to(window))
             else:
-                result.append((program.run_count, program.run_time_ns))
+                result.append(program.within(window))
             program.whole = (0, 0)
             if not program.is_sampled:
                 program.run_count = program.run_time_ns = 0

@@ -20,6 +20,8 @@ class Kernel:
         self.now = 0
         self.late_ns = 0
         """For how long the thread that reads loses its CPU, the next time."""
+        self.lost_before: dict[int, int] = {}
+        """The same, before it reads this program."""
         self.on: set[int] = set()
         self.runs: dict[int, int] = {}
         self._fds = itertools.count(1000)
@@ -36,7 +38,7 @@ class Kernel:
         return fd
 
     def _info(self, fd: int) -> syscalls.ProgramInfo:
-        self.now, self.late_ns = self.now + self.late_ns, 0
+        self.now, self.late_ns = self.now + self.late_ns + self.lost_before.pop(fd, 0), 0
         count = self.runs.get(fd, 0)
         return syscalls.ProgramInfo(26, fd, "program", 10 * count, count, 0)
 
@@ -69,6 +71,19 @@ def test_runs_while_the_reader_had_lost_its_cpu_are_held_against_that_time_too(k
     kernel.run(1, 90)
     kernel.late_ns = 90 * MS
     assert window.take([1]) == ([(90, 900)], 90 * MS), "of the beginning of its window, all read at once"
+
+
+def test_of_a_program_that_was_read_late_no_runs_are_held_against_the_window_of_another(kernel: Kernel) -> None:
+    window = StatisticsWindow(20 * MS, SECOND, kernel.clock)
+    window.add(1)
+    window.add(2)
+    window.tick(kernel.now)
+    kernel.now = 20 * MS
+    kernel.run(1, 20)
+    kernel.run(2, 100)
+    kernel.lost_before[2] = 80 * MS
+    window.tick(kernel.now)
+    assert window.take([1, 2]) == ([(20, 200), (20, 200)], 20 * MS), "each runs once a millisecond"
 
 
 def test_a_window_as_long_as_its_period_never_closes(kernel: Kernel) -> None:
