@@ -66,7 +66,7 @@ class Decision:
     action: BudgetAction
     rung: Rung | None = None
     is_own: bool = False
-    """It keeps the probe's own limit: the profile wants it so."""
+    """The budget takes nothing of the probe: it is as its own limit wants it, or nearer to what was asked for."""
 
 
 @dataclass(slots=True)
@@ -400,7 +400,8 @@ class Governor:
         total = _total(_cost(reading, "kernel_cpu_pct") for reading in readings.values())
         limit = self._budget.kernel_cpu_pct
         says = f"back to {position.rung.mode}" if at == 0 else f"partly back: {position.rung.says}"
-        return [Decision(BudgetAction(at_s, name, says, because, total, limit), position.rung)]
+        action = BudgetAction(at_s, name, says, because, total, limit)
+        return [Decision(action, position.rung, is_own=at == position.asked)]
 
     def _room(self, name: str, position: _Position, readings: Mapping[str, Reading]) -> tuple[int, float] | None:
         """The highest rung that is expected to fit, and the in-kernel time it would add; None when none fits.

@@ -390,6 +390,20 @@ def test_the_limit_that_a_profile_gives_a_probe_alone_holds_for_its_summary(mode
     assert enforcer.lowered == ()
 
 
+def test_what_goes_back_to_what_its_own_limit_asks_for_has_no_reason_of_the_budget() -> None:
+    knobs = {**DETAILS, "seen_pct": 100}
+    budget = Budget(kernel_cpu_pct=20.0, action="degrade")
+    own = ProbeChoice("summary", kernel_cpu_pct=1.0, knobs=knobs)
+    session, enforcer = governed(Profile("test", budget=budget, probes={NAME: own}))
+    session.status("attached", "summary", knobs)
+    for _ in range(3):
+        session.second(7.0)
+    for _ in range(13):
+        session.second(0.45)
+    assert session.state.probes[NAME].knobs["seen_pct"] == 25, "of the smallest share"
+    assert session.done == [("set", "summary", None)] * 2 and enforcer.lowered == ()
+
+
 def sampled() -> tuple[FakeSession, Enforcer]:
     """Of a probe that has only summary, and may be attached for a share of the time."""
     knobs = {**DETAILS, "seen_pct": 100}
