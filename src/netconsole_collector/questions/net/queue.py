@@ -3,7 +3,7 @@
 `kind`: of the root, or of a netem inside it that drops. `classes`: how many the root has. `inner`: another one inside
 the root that drops meanwhile, or has dropped all that the root has. `shaper`: a root that shapes, with its rate, as
 `tbf of 5 Mbit/s`. `burst`: bytes that a tbf takes at once; `is_too_long`: less than the MTU, and nothing waits there.
-`limit`, `loss_pct`: of a netem.
+`limit`, `loss_pct`: of a netem. `is_by_model`: it loses by a model with states, whose mean is not read.
 `ports`, `ports_up`: of a bond or team, how many it has, and how many of them have a carrier. `carrier`, `mtu`,
 `is_up`: of the device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a
 pair, wherever that is.
@@ -31,6 +31,8 @@ _TBF_PARAMETERS = struct.Struct("=8xI16xI4x")
 """Of struct tc_tbf_qopt the rate in bytes/s, and its buffer: the time that filling it takes, in 64 ns."""
 _NETEM_PARAMETERS = struct.Struct("=4xII")
 """Of struct tc_netem_qopt its limit in packets, and how many of 2^32 it loses. It stands before its attributes."""
+_NETEM_BYTES, _NETEM_LOSS = 24, 5
+"""Size of struct tc_netem_qopt; TCA_NETEM_LOSS, which only a model has (dump_loss_model of net/sched/sch_netem.c)."""
 _NONE = "noqueue"
 _OF_PORTS = ("bond", "team")
 
@@ -96,7 +98,8 @@ def _root(routes: RouteSocket, link: Interface) -> Json:
     options = _options(routes, link, culprit) if culprit.kind == "netem" else b""
     if len(options) >= _NETEM_PARAMETERS.size:
         limit, loss = _NETEM_PARAMETERS.unpack_from(options)
-        found.update(kind="netem", inner=None, limit=limit, loss_pct=round(100 * loss / 2**32, 2) or None)
+        found.update(kind="netem", inner=None, limit=limit, loss_pct=float(f"{100 * loss / 2**32:.3g}") or None)
+        found["is_by_model"] = _NETEM_LOSS in dict(attributes(options, _NETEM_BYTES))
     is_too_long = burst is not None and burst < (link.whole(_MTU) or 0) and not root.backlog_packets
     found.update(burst=burst, is_too_long=is_too_long, shaper=_shaper(routes, link, root))
     return found

@@ -52,7 +52,7 @@ def test_a_device_without_a_queue_is_not_said_to_drop(
     assert queue._root(routes, link)["kind"] == said
 
 
-@pytest.mark.parametrize(("loss", "said"), [(2**31, 50.0), (2**32 - 1, 100.0), (0, None)])
+@pytest.mark.parametrize(("loss", "said"), [(2**31, 50.0), (2**32 - 1, 100.0), (42950, 0.001), (0, None)])
 def test_a_netem_says_what_it_keeps_and_what_it_loses(
     monkeypatch: pytest.MonkeyPatch, loss: int, said: float | None
 ) -> None:
@@ -61,6 +61,18 @@ def test_a_netem_says_what_it_keeps_and_what_it_loses(
     monkeypatch.setattr(queue, "_options", lambda *_: struct.pack("=6I", 7, 20, loss, 0, 0, 0))
     found = queue._root(SimpleNamespace(dump=lambda *_: ()), Interface(1, 0, "eth0", {}))  # type: ignore[arg-type]
     assert (found["limit"], found["loss_pct"]) == (20, said)
+
+
+@pytest.mark.parametrize(("kind", "is_model"), [(5, True), (4, False)])
+def test_a_netem_that_loses_by_a_model_has_no_share_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, kind: int, is_model: bool
+) -> None:
+    """TCA_NETEM_LOSS (5) holds TCA_NETEM_LOSS_GE; 4 is TCA_NETEM_CORRUPT."""
+    options = struct.pack("=6I2H2HI", 0, 1000, 0, 0, 0, 0, 12, kind, 8, 2, 2**28)
+    monkeypatch.setattr(queue, "_qdiscs", lambda *_: [qdisc("netem", 0, TC_H_ROOT, 0)])
+    monkeypatch.setattr(queue, "_options", lambda *_: options)
+    found = queue._root(SimpleNamespace(dump=lambda *_: ()), Interface(1, 0, "eth0", {}))  # type: ignore[arg-type]
+    assert (found["loss_pct"], found["is_by_model"]) == (None, is_model)
 
 
 def test_a_netem_inside_the_root_that_drops_is_told_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
