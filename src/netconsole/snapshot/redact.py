@@ -136,6 +136,8 @@ class Redactor:
         document["profile"]["scope"] = self._any(document["profile"]["scope"])
         for name in ("governor", "incidents", "ping", "balance", "drop_places", "mirror"):
             document[name] = self._record(document[name])
+        if document["mirror"] is not None:  # its verdict is a sentence, which names devices and processes
+            document["mirror"]["verdict"] = self.text(document["mirror"]["verdict"])
         for one in document["commands"] or ():
             one["command"] = self.text(one["command"])
             one["why"] = self._any(one["why"]) if one["output"] is None else LEFT_OUT

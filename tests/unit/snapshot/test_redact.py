@@ -76,6 +76,7 @@ def secret_document(seed: int = 1) -> dict[str, Any]:
     document["facts"]["netns/4026532017/process"] = {"value": "payments-db", "source": "", "volatile": True}
     # An escalation says there to which device or address it narrowed the probe.
     document["governor"] = [{"because": everything, "action": f"details of address=192.0.2.17 {everything}"}]
+    document["mirror"] = {"verdict": everything, "stages": [{"stage": "socket", "where": everything}]}
     return document
 
 
