@@ -14,6 +14,7 @@ from netconsole.compare.labels import Names
 from netconsole.compare.pseudonyms import differing_names
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import MEASURED, DropPlaceData, Snapshot
+from netconsole.snapshot.mirror_ledger import MIRROR
 
 MAX_PLACES = 50
 _PROCESS_ID = re.compile(r"(?:/\d+| \(\d+\))(?= |$)")
@@ -63,10 +64,14 @@ def changed_places(
 
 
 def changed_mirror(current: Snapshot, baseline: Sequence[Snapshot]) -> list[MirrorChange] | None:
-    """What passed each stage of the mirror and what was lost there. None: it was not measured now."""
+    """What passed each stage of the mirror and what was lost there. None: it was not measured now.
+
+    What was narrowed by other filters is no baseline of it.
+    """
     if current.mirror is None:
         return None
-    then = [{stage.stage: stage for stage in one.mirror.stages} for one in baseline if one.mirror is not None]
+    alike = [one.mirror for one in baseline if not _is_narrowed_otherwise(current, one, MIRROR)]
+    then = [{stage.stage: stage for stage in one.stages} for one in alike if one is not None]
     found = []
     for now in current.mirror.stages:
         past = [stages[now.stage] for stages in then if now.stage in stages]

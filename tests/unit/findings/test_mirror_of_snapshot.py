@@ -86,6 +86,16 @@ def test_a_comparison_has_each_stage_then_and_now() -> None:
     assert compare(taken(False)[0], [loses], manifests=MANIFESTS).mirror is None
 
 
+def test_a_mirror_of_which_other_filters_let_pass_less_is_no_baseline() -> None:
+    """Of one port then, and whole now."""
+    loses, _ = taken(**LOSES)
+    of_port = msgspec.structs.replace(loses.probes["mirror"], filters={"port": 443})
+    narrow = msgspec.structs.replace(loses, probes={**loses.probes, "mirror": of_port})
+    for baseline, rate in ([loses], 449.5), ([narrow], None), ([loses, narrow], 449.5):
+        compared = compare(loses, baseline, manifests=MANIFESTS)
+        assert [one.baseline_per_s for one in compared.mirror or [] if one.stage == "received"] == [rate]
+
+
 def test_a_redacted_ledger_names_nobody() -> None:
     made, _ = taken(**LOSES)
     assert "probe (7)" in str(made.mirror)
