@@ -86,7 +86,7 @@ def _is_of(fields: Fields, labels: Mapping[str, Label]) -> bool:
     return all(
         str(fields[name]).lower() == str(value).lower()
         for name, value in labels.items()
-        if value not in (None, "", *_NO_PORT.get(name, ())) and fields.get(name) not in (None, "")
+        if value not in (None, "", *_NONE.get(name, ())) and fields.get(name) not in (None, "")
     )
 
 
@@ -107,8 +107,8 @@ def _parts(fields: Fields) -> Iterable[tuple[SampleGroup, str]]:
         yield "stack", " < ".join(stack[:STACK_FRAMES])
 
 
-_NO_PORT: Mapping[str, tuple[int, ...]] = dict.fromkeys(("port", "peer_port", "source_port", "target_port"), (0,))
-"""What says of a label that it is unknown: a socket that is connected to nobody has no port of a peer."""
+_NONE: Mapping[str, tuple[int, ...]] = dict.fromkeys(("inode", "port", "peer_port", "source_port", "target_port"), (0,))
+"""What says of a label that there is none: a socket without a peer has no port of it, a service no inode."""
 _CAME_IN = ("udp receive", "queue full", "reset received")
 """What a socket tells (probe socket_drops) of packets from its peer."""
 _SINGLE: tuple[SampleGroup, ...] = ("process", "location")

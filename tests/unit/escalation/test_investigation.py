@@ -38,6 +38,10 @@ def test_a_sample_is_of_the_row_unless_a_label_says_another_thing() -> None:
     unconnected = {"port": 53, "peer": None, "peer_port": 0, "queue": 0}
     one = shown(sample(port=53, peer="192.0.2.9", peer_port=4000, queue=0), sample(queue=1), labels=unconnected)
     assert (one.samples, one.others) == (1, 1), "the sample alone knows who sent to a socket without a peer"
+    resets = {"inode": 0, "process": "", "address": "192.0.2.1", "port": 443, "peer": None, "peer_port": 0}
+    ends = {"address": "192.0.2.1", "peer": "192.0.2.9", "peer_port": 4000}
+    one = shown(sample(inode=81, port=443, **ends), sample(inode=82, port=80, **ends), labels=resets)
+    assert (one.samples, one.others) == (1, 1), "the row of a service is of all its sockets"
 
 
 @pytest.mark.parametrize(
