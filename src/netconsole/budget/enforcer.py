@@ -178,8 +178,9 @@ class Enforcer:
             pcts = {name: self._cpu_pct(probe) for name, probe in state.probes.items() if probe.measuring}
             awaits_figures = any(name in self._awaited for name in pcts)
             measured = {name: _measured_ns(probe) for name, probe in state.probes.items() if probe.cost.measurable}
+            is_new = {name: ns != self._measured.get(name) for name, ns in measured.items()}
             readings = {
-                name: _reading(state, state.probes[name], pct, packets_per_s)
+                name: replace(_reading(state, state.probes[name], pct, packets_per_s), is_new=is_new.get(name, True))
                 for name, pct in pcts.items()
                 if name in self._manifests
             }

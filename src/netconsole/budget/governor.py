@@ -57,6 +57,8 @@ class Reading:
     """Events submitted."""
     ns_per_packet: float | None = None
     """In-kernel time per packet that the kernel receives; None also when there are too few packets."""
+    is_new: bool = True
+    """Whether the in-kernel time was measured since the last reading: windows of probes end at different times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +317,9 @@ class Governor:
         if self._budget.action != "degrade" or self._stopped:
             return moves
         for name, position in self._probes.items():
-            cost = readings[name].kernel_cpu_pct if name in readings else None
-            if position.own_pct is None or position.pinned or cost is None:
+            reading = readings.get(name, Reading())
+            cost = reading.kernel_cpu_pct
+            if position.own_pct is None or position.pinned or cost is None or not reading.is_new:
                 continue
             position.own_over = position.own_over + 1 if cost > position.own_pct else 0
             shares = [at for at, rung in enumerate(position.ladder) if at > position.at and SEEN_PCT in rung.knobs]

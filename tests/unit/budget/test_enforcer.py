@@ -390,6 +390,24 @@ def test_the_limit_that_a_profile_gives_a_probe_alone_holds_for_its_summary(mode
     assert enforcer.lowered == ()
 
 
+def test_one_figure_is_no_second_excess_of_its_own_limit_when_another_probe_has_a_new_one() -> None:
+    knobs = {**DETAILS, "seen_pct": 100}
+    own = ProbeChoice("summary", kernel_cpu_pct=1.0, knobs=knobs)
+    budget = Budget(kernel_cpu_pct=20.0, action="degrade")
+    session, _ = governed(Profile("test", budget=budget, probes={NAME: own}))
+    session.status("attached", "summary", knobs)
+    for _ in range(2):
+        session.second(0.1)
+    session.second(7.0)
+    session.frame(frames.Status, probe="other", state="attached", mode="summary", knobs={}, why=None)
+    for _ in range(3):
+        session.measure_another()
+        session.second(0.0, in_window=False)
+    assert session.done == []
+    session.second(7.0)
+    assert len(session.done) == 1
+
+
 def test_what_goes_back_to_what_its_own_limit_asks_for_has_no_reason_of_the_budget() -> None:
     knobs = {**DETAILS, "seen_pct": 100}
     budget = Budget(kernel_cpu_pct=20.0, action="degrade")
