@@ -169,7 +169,7 @@ TRACKED = (
     Mode("none (noise)", ()),
     Mode("conntrack's hooks, empty programs", ("empty_tracked",)),
     Mode("conntrack, summary", ("conntrack",)),
-    Mode("conntrack, details", ("conntrack",), mode="details", target_pct=94),
+    Mode("conntrack, details", ("conntrack",), mode="details", target_pct=90),
     Mode("conntrack, details, a tenth of the time", ("conntrack",), mode="details", seen_pct=10, target_pct=90),
     Mode("submit each, with a wake-up", ("submit_tracked",), mode="details"),
     # Forced: its forecast is over the budget, and it would not start.
