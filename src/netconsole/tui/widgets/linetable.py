@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.binding import BindingType
 from textual.geometry import Region
 from textual.message import Message
@@ -102,12 +101,6 @@ class TableKeys(Painted, can_focus=True):
 
     def on_blur(self) -> None:
         self.repaint()
-
-    async def on_click(self, event: events.Click) -> None:
-        """Selects the row, where a terminal sends clicks. Nothing needs a mouse."""
-        key = None if self.in_front is None else self.in_front.at(event.x, event.y)
-        if self.in_front is not None and key is not None:
-            self.in_front.select(key)
 
 
 class LineTable(TableKeys):

@@ -246,12 +246,6 @@ class TableModel:
         self._order.release()
         self._arrange()
 
-    def at(self, x: int, y: int) -> Hashable | None:
-        """The key of the row at a place of its widget."""
-        index = self._top + y - self.region.y - self._body_top()
-        is_row = self.region.contains(x, y) and y - self.region.y >= self._body_top() and index < len(self._keys)
-        return self._keys[index] if is_row else None
-
     # ---- drawing
 
     def line(self, y: int, has_focus: bool) -> Line:
