@@ -13,11 +13,11 @@ from typing import Any, Dict, Optional, Set
 
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
-from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket, number
+from netconsole_collector.questions.net.rtnetlink import MASTER, Interface, RouteSocket, number
 from netconsole_collector.questions.within import within
 
 _UP = 1
-_MASTER, _INFO, _INFO_DATA, _SLAVE_KIND, _SLAVE_DATA = 10, 18, 2, 4, 5
+_INFO_DATA, _SLAVE_KIND, _SLAVE_DATA = 2, 4, 5
 _STATE, _HAIRPIN, _FLOOD, _TIMER, _ISOLATED, _LOCKED = 1, 4, 9, 22, 33, 39  # IFLA_BRPORT_*
 _STP, _FILTERING = 5, 7  # IFLA_BR_STP_STATE, IFLA_BR_VLAN_FILTERING
 _STATES = ("disabled", "listening", "learning", "forwarding", "blocking")
@@ -36,11 +36,11 @@ def answer(arguments: Json) -> Any:
 def _looked_up(device: str, target: str) -> Json:
     with RouteSocket() as routes:
         link = routes.link(device)
-        bridge = routes.link_at(link.whole(_MASTER) or 0) if link is not None else None
+        bridge = routes.link_at(link.whole(MASTER) or 0) if link is not None else None
         if link is None or bridge is None or not _is_port(link, bridge):
             return dict.fromkeys(("bridge", "state", "wait_s", "is_isolated", "has_vlans"))
         others = [one for one in routes.links() if one.number != link.number and _is_port(one, bridge)]
-        port, of_bridge = _port(link), dict(attributes(_info(bridge).get(_INFO_DATA, b""), 0))
+        port, of_bridge = _port(link), dict(attributes(bridge.info.get(_INFO_DATA, b""), 0))
         is_back = not any(port.get(_HAIRPIN, b"")) and _entry(routes, bridge, target) == link.number
     timer = port.get(_TIMER, b"")
     stopped = [one for one in others if _state(one) != _FORWARDING]
@@ -77,12 +77,12 @@ def _entry(routes: RouteSocket, bridge: Interface, mac: str) -> Optional[int]:
 
 
 def _is_port(link: Interface, bridge: Interface) -> bool:
-    kind = _info(link).get(_SLAVE_KIND, b"").rstrip(b"\0")
-    return link.whole(_MASTER) == bridge.number and kind == b"bridge"
+    kind = link.info.get(_SLAVE_KIND, b"").rstrip(b"\0")
+    return link.whole(MASTER) == bridge.number and kind == b"bridge"
 
 
 def _port(link: Interface) -> Dict[int, bytes]:
-    return dict(attributes(_info(link).get(_SLAVE_DATA, b""), 0))
+    return dict(attributes(link.info.get(_SLAVE_DATA, b""), 0))
 
 
 def _state(link: Interface) -> Optional[str]:
@@ -92,7 +92,3 @@ def _state(link: Interface) -> Optional[str]:
 
 def _takes_unknown(link: Interface) -> bool:
     return any(_port(link).get(_FLOOD, b"\1"))
-
-
-def _info(link: Interface) -> Dict[int, bytes]:
-    return dict(attributes(link.values.get(_INFO, b""), 0))

@@ -74,14 +74,13 @@ def _looked_up(device: str, namespaces: List[Tuple[str, int]]) -> Tuple[Json, Un
         elif index:
             where = next(((path, inode) for path, inode in namespaces if routes.number_of(path) == of), None)
             peer = Elsewhere(where[0], where[1], index) if where is not None else None
+        if link is not None and link.kind in _OF_PORTS:
+            ports = [one.has_carrier for one in routes.links() if one.whole(MASTER) == link.number]
+            found.update(ports=len(ports), ports_up=sum(ports))
     found["is_up"] = bool(link.flags & _UP) if link is not None else None
     found["xdp"] = programs.at_device(link)[0] if link is not None else None
     found["mtu"] = link.whole(_MTU) if link is not None else None
     found["carrier"] = link.has_carrier if link is not None else None
-    if link is not None and link.kind in _OF_PORTS:
-        with RouteSocket() as routes:
-            ports = [one.has_carrier for one in routes.links() if one.whole(MASTER) == link.number]
-        found.update(ports=len(ports), ports_up=sum(ports))
     return found, peer
 
 

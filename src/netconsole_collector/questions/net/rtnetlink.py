@@ -11,6 +11,7 @@ import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from netconsole_collector.primitives.netlink import Netlink, attributes
+from netconsole_collector.sources.net.link_state import IFLA_CARRIER, IFLA_LINKINFO, kind_of
 from netconsole_collector.sources.net.netlink_messages import attribute
 
 MAX_MESSAGES = 20000
@@ -33,7 +34,7 @@ _DESTINATION, _SOURCE, _FROM_DEVICE, _OUT_DEVICE, _GATEWAY, _PRIORITY, _METRICS,
     18,
 )
 _METRIC_MTU = 2
-MASTER, _INFO, _CARRIER, _INFO_KIND = 10, 18, 33, 1  # IFLA_MASTER, IFLA_LINKINFO, IFLA_CARRIER, IFLA_INFO_KIND
+MASTER = 10  # IFLA_MASTER
 _MULTIPATH = 9
 _FIB_MATCH = 0x2000
 _NEXT_HOP = struct.Struct("=HBBi")
@@ -77,16 +78,16 @@ class Interface(NamedTuple):
     @property
     def info(self) -> Dict[int, bytes]:
         """What its kind of device says of itself (IFLA_LINKINFO)."""
-        return dict(attributes(self.values.get(_INFO, b""), 0))
+        return dict(attributes(self.values.get(IFLA_LINKINFO, b""), 0))
 
     @property
     def kind(self) -> str:
         """As "vxlan"; empty for one of hardware."""
-        return self.info.get(_INFO_KIND, b"").rstrip(b"\0").decode("ascii", "replace")
+        return kind_of(self.info)
 
     @property
     def has_carrier(self) -> bool:
-        return bool(self.values.get(_CARRIER, b"\0")[0])
+        return bool(self.values.get(IFLA_CARRIER, b"\0")[0])
 
 
 class Route(NamedTuple):

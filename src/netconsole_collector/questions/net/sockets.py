@@ -76,9 +76,9 @@ def answer(arguments: Json) -> Any:
     sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a connection
     from this port begins, to `peer`. `lookup_program`: a BPF program that chooses sockets in this namespace. `tunnel`:
     nobody is there, and a VXLAN device that would be is down. `vrf`: ``device`` is of this VRF, and the first one is
-    outside. `moved`: of the counters that ``counters`` names (with
-    spaces between) the one that moves most meanwhile; empty where none does; `is_moving`: else it only has, at some
-    time. `is_nobody`, of a listener: none listens at ``port``.
+    outside. `moved`: of the counters that ``counters`` names (with spaces between) the one that moves most meanwhile;
+    empty where none does; `is_moving`: else it only has, at some time. `is_nobody`, of a listener: none listens at
+    ``port``.
     """
     wanted = text(arguments, "wanted")
     if wanted == "sender":

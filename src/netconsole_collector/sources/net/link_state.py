@@ -8,7 +8,7 @@ import struct
 from collections import defaultdict
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from netconsole_collector.primitives.netlink import attributes
+from netconsole_collector.primitives.netlink import Body, attributes
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 IFF_UP = 1
@@ -136,7 +136,7 @@ def parse(body: memoryview) -> Optional[Link]:
     return Link(
         index=index,
         name=bytes(found[IFLA_IFNAME]).partition(b"\0")[0].decode("utf-8", "backslashreplace"),
-        kind=_kind(found.get(IFLA_LINKINFO)),
+        kind=kind_of(dict(attributes(found[IFLA_LINKINFO], 0)) if IFLA_LINKINFO in found else {}),
         address=bytes(found.get(IFLA_ADDRESS, b"")),
         is_up=bool(flags & IFF_UP),
         has_carrier=has_carrier,
@@ -167,9 +167,9 @@ def peer_of(link: Link, netlink: Any, links: Dict[int, Link]) -> Optional[Link]:
     return peer if peer is not None and peer.through_nsid == link.lower_nsid and peer.lower == link.index else None
 
 
-def _kind(info: Optional[memoryview]) -> str:
-    values = dict(attributes(info, 0)) if info is not None else {}
-    return bytes(values.get(IFLA_INFO_KIND, b"")).rstrip(b"\0").decode("ascii", "replace")
+def kind_of(info: Mapping[int, Body]) -> str:
+    """What IFLA_LINKINFO says of a device, as "vxlan"; empty for one of hardware."""
+    return bytes(info.get(IFLA_INFO_KIND, b"")).rstrip(b"\0").decode("ascii", "replace")
 
 
 def _number(found: Dict[int, memoryview], attribute: int) -> Optional[int]:
