@@ -265,8 +265,7 @@ class Enforcer:
         if asked == (mode, knobs):
             return
         self._sent[name] = self._wanted[name] = (mode, knobs)
-        is_kept, own_pct = name in self.profile.keep, self._own_pct(name, mode)
-        self._governor.add(name, self._ladder(name, (mode, knobs)), self._is_pinned_by_profile(name), is_kept, own_pct)
+        self._govern(name, (mode, knobs), self._is_pinned_by_profile(name))
         if asked is not None:
             self._tell(BudgetAction(at_s, name, f"now in mode {mode}", "the user changed it"))
 
@@ -326,12 +325,15 @@ class Enforcer:
                 setting = (wanted[name].mode, wanted[name].knobs) if name in wanted else ("off", {})
             self._wanted[name] = setting
             pinned = name in pinned_by_user or self._is_pinned_by_profile(name)
-            own_pct = self._own_pct(name, setting[0])
-            self._governor.add(name, self._ladder(name, setting), pinned, name in base.keep, own_pct)
+            self._govern(name, setting, pinned)
             if setting != self._sent[name]:
                 self._send(name, setting, because)
                 self._tell(BudgetAction(at_s, name, setting[0] if setting[0] != "off" else "detached", because))
         self._tell(BudgetAction(at_s, "", f"now profile {base.name}", because))
+
+    def _govern(self, name: str, setting: Setting, pinned: bool) -> None:
+        is_kept, own_pct = name in self.profile.keep, self._own_pct(name, setting[0])
+        self._governor.add(name, self._ladder(name, setting), pinned, is_kept, own_pct)
 
     def _ladder(self, name: str, setting: Setting) -> tuple[Rung, ...]:
         manifest = self._manifests[name]
