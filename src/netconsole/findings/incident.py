@@ -113,10 +113,14 @@ def sentence_of(incidents: Iterable[Incident], probe: str, table: str, key: RowK
     return next((one.sentence for one in incidents if any(proof.row == row for proof in one.evidence)), None)
 
 
+def seen_since(incidents: Iterable[Incident], since_ns: int) -> list[Incident]:
+    """Those that had not ended before, the worst first."""
+    return sorted((one for one in incidents if one.ended_ns is None or one.ended_ns >= since_ns), key=urgency)
+
+
 def document(incidents: Iterable[Incident], since_ns: int = 0) -> list[IncidentData]:
     """Incidents as a snapshot has them, the worst first; those that ended before ``since_ns`` are left out."""
-    kept = [one for one in incidents if one.ended_ns is None or one.ended_ns >= since_ns]
-    told = [one for one in sorted(kept, key=urgency) if one.level != "ok"]
+    told = [one for one in seen_since(incidents, since_ns) if one.level != "ok"]
     known: dict[object, int] = {}
     same = [None if one.place is None else known.setdefault(_identity(one), len(known)) for one in told]
     return [_data(one, number) for one, number in zip(told, same, strict=True)]

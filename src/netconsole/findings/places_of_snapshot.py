@@ -9,7 +9,7 @@ import msgspec
 from netconsole.base.fact_keys import FactData
 from netconsole.base.figure import ABOUT
 from netconsole.findings.drop_places import CountedRow, DropPlace, Senders, of_span, with_incidents
-from netconsole.findings.incident import Incident, document, sentence_of, urgency
+from netconsole.findings.incident import Incident, document, seen_since, sentence_of
 from netconsole.findings.match import Level
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Profile
@@ -40,10 +40,9 @@ def whole_snapshot(
 
     Call it inside ``Session.view``.
     """
-    seen = sorted(log, key=urgency)
-    taken = builder.build(state, manifests, profile, since, facts, note, actions, document(seen, since.wall_ns), line)
+    current = seen_since(log, since.wall_ns)
+    taken = builder.build(state, manifests, profile, since, facts, note, actions, document(current), line)
     span = builder.span(state, since)
-    current = [one for one in seen if one.ended_ns is None or one.ended_ns >= since.wall_ns]
     ledger = MirrorLedger(span, manifests, lambda place: sentence_of(current, *place), _measured(taken))
     return msgspec.structs.replace(with_drop_places(taken, span, manifests), mirror=ledger.document())
 
