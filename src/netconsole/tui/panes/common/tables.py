@@ -202,10 +202,9 @@ def row_class(at: Shown) -> Cell:
 
 def _class_level(labels: Mapping[str, Label], spec: TableSpec, unknown: str) -> str:
     """Of a row that is not judged otherwise: the kernel gives what is harmless no reason, or that of a loss."""
-    cause = spec.causes.of(labels) if spec.causes is not None else None
-    if cause is not None and cause.kind == "harmless":
-        return "ok"
-    return CLASS_LEVELS.get(str(labels.get("class")), unknown)
+    level = CLASS_LEVELS.get(str(labels.get("class")), unknown)
+    cause = spec.causes.of(labels) if level != "ok" and spec.causes is not None else None
+    return "ok" if cause is not None and cause.kind == "harmless" else level
 
 
 def histogram_rows(scene: Scene, probe: str, name: str, spec: HistogramSpec) -> list[TableRow]:
