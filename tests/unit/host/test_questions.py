@@ -124,13 +124,13 @@ def test_a_session_takes_the_collector_that_was_asked_and_it_is_asked_on(far: Fa
         frames = process.frames()
         assert isinstance(next(frames), Hello), "before that it said nothing"
         told: list[object] = []
-        asking = threading.Thread(target=lambda: told.append(door.ask(far, "interfaces", None, set[str])))
+        asking = threading.Thread(target=lambda: told.append(door.ask(far, "namespace", {"name": "host"})))
         asking.start()
         seen = [next(frames)]
         while not told:
             seen.append(next(frames))
         asking.join(LIMIT_S)
-        assert told == [door.ask(THIS_HOST, "interfaces", None, set[str])]
+        assert told == [door.ask(THIS_HOST, "namespace", {"name": "host"})]
         assert {one.seq for one in seen} == set(range(2, len(seen) + 2)), "answers have no number"
         assert any(isinstance(one, Cost) for one in seen)
         with closing(door.collector_for_session(far)) as another:
