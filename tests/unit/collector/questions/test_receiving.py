@@ -19,7 +19,8 @@ from netconsole_collector.questions.facts.reading import Facts
 from netconsole_collector.questions.known import BadQuestion
 
 NIC = "nic9"
-RINGS, CHANNELS, HASH = 0x10, 0x3C, 0x29
+RINGS, CHANNELS, HASH, LINK = 0x10, 0x3C, 0x29, 0x4C
+WORDS_AT, WORDS = 15, 3
 UDP4 = 2
 SOURCE, TARGET, PORTS = 1 << 4, 1 << 5, 3 << 6
 
@@ -29,7 +30,7 @@ class Host(Here):
 
     def __init__(self, root: Path, ring: tuple[int, int], channels: dict[str, int], udp4: int, cpus: list[str]) -> None:
         super().__init__(root)
-        self.ring, self.udp4 = ring, udp4
+        self.ring, self.udp4, self.speed_mbit = ring, udp4, 0
         names = ("max_rx", "max_tx", "max_other", "max_combined", "rx", "tx", "other", "combined")
         self.channels = [channels.get(name, 0) for name in names]
         for number, cpu in enumerate(cpus):
@@ -53,6 +54,10 @@ class Host(Here):
         if command == HASH:
             (kind,) = struct.unpack_from("=I", request, 4)
             return struct.pack("=IIQ", HASH, kind, self.udp4 if kind == UDP4 else 0).ljust(len(request), b"\0")
+        if command == LINK and self.speed_mbit:
+            words = -WORDS if request[WORDS_AT] == 0 else WORDS
+            head = struct.pack("=IIBxxBxxxb", LINK, self.speed_mbit, 1, 1, words)
+            return head.ljust(len(request), b"\0")
         raise OSError(errno.EOPNOTSUPP, "")
 
 
@@ -84,28 +89,34 @@ def test_what_is_told_of_a_nic_without_room(
 
 
 @pytest.mark.parametrize(
-    ("files", "gro", "held_us", "why"),
+    ("files", "speed_mbit", "gro", "held", "why"),
     [
         (
             {"napi_defer_hard_irqs": "2", "gro_flush_timeout": "200000"},
+            25_000,
             True,
-            200,
-            "its interrupts are held back 200 us",
+            (200, 7440),
+            "its interrupts are held back 200 us, in which a ring of 4096 packets can fill",
         ),
-        ({"napi_defer_hard_irqs": "0", "gro_flush_timeout": "200000"}, True, None, None),
-        ({"napi_defer_hard_irqs": "2", "gro_flush_timeout": "0"}, True, None, None),
-        ({"napi_defer_hard_irqs": "2"}, False, None, "generic receive offload is off"),
+        # A ring that is far from full when the time is over loses nothing by it.
+        ({"napi_defer_hard_irqs": "2", "gro_flush_timeout": "20000"}, 25_000, True, (20, 744), None),
+        ({"napi_defer_hard_irqs": "2", "gro_flush_timeout": "200000"}, 0, True, (200, None), None),
+        ({"napi_defer_hard_irqs": "0", "gro_flush_timeout": "200000"}, 25_000, True, (None, None), None),
+        ({"napi_defer_hard_irqs": "2", "gro_flush_timeout": "0"}, 25_000, True, (None, None), None),
+        ({"napi_defer_hard_irqs": "2"}, 25_000, False, (None, None), "generic receive offload is off"),
     ],
 )
 def test_how_long_interrupts_are_held_back_and_whether_packets_are_merged(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     files: dict[str, str],
+    speed_mbit: int,
     gro: bool,
-    held_us: int | None,
+    held: tuple[int | None, int | None],
     why: str | None,
 ) -> None:
     host = Host(tmp_path, FULL, TWO, SOURCE | TARGET | PORTS, ["0", "1"])
+    host.speed_mbit = speed_mbit
     for name, content in files.items():
         (tmp_path / f"sys/class/net/{NIC}/{name}").write_text(content + "\n")
 
@@ -114,7 +125,7 @@ def test_how_long_interrupts_are_held_back_and_whether_packets_are_merged(
 
     monkeypatch.setattr(Device, "offloads", offloads)
     told = receiving.asked(host, NIC)
-    assert (told["held_us"], told["gro"]) == (held_us, "on" if gro else "off")
+    assert (told["held_us"], told["held_packets"], told["gro"]) == (*held, "on" if gro else "off")
     verdict = verdicts.shipped().verdict("nic-loss", {**SPREAD, **told}, True)
     assert verdict is None if why is None else verdict is not None and verdict.why.startswith(why)
 
