@@ -119,6 +119,16 @@ def test_a_full_conntrack_table_is_not_called_a_firewall(manifests: dict[str, Ma
     ]
 
 
+@pytest.mark.parametrize("reason", ["OVS_NO_PORT", "OVS_TOO_LARGE"])
+def test_what_a_port_of_open_vswitch_does_not_take_is_counted_once(reason: str, manifests: dict[str, Manifest]) -> None:
+    """Before 6.7 the kernel tells one place of the datapath too few."""
+    coarse = kernel("OVS_ACTION_FAILED", 76, location="do_execute_actions", device="vnet0")
+    place: dict[str, Any] = {"location": "do_output", "port": "vnet0", "netns": "host", "class": "suspicious"}
+    fine = row(("ovs_drops", "drops", "count"), 75, reason=reason, **place)
+    assert told(drop_places([coarse, fine], manifests)) == [("OVS", "vnet0", 75)]
+    assert told(drop_places([coarse], manifests)) == [("OVS", "vnet0", 76)]
+
+
 def test_packets_that_clash_are_not_told_again_as_dropped(manifests: dict[str, Manifest]) -> None:
     """conntrack counts them twice, and netfilter frees them."""
     freed = kernel("NETFILTER_DROP", 8, netns="blue", hook="input")
