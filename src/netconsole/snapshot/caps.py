@@ -195,6 +195,11 @@ def _shaper(one: MachineFigures) -> Cap:
 
 def _policer(one: MachineFigures) -> Cap:
     name = "a policer of Open vSwitch"
+    for row in one.polled():
+        for column, does in (("rx_policed", "sends"), ("tx_policed", "receives")):
+            if (lost := one.per_s("ovs_pmd", row, column)) >= SOME_LOST_PER_S:
+                said = f"Open vSwitch polices what {row.get('port')} {does}"
+                return Cap("caps", name, f"{said}: {figure.rate(lost, 'packets')} are over its rate")
     found = [
         (port, float(rate))
         for port in one.ports
@@ -211,6 +216,8 @@ def _policed(one: MachineFigures, name: str, port: str, limit: float, said: str,
     """``to``: rx for what it sends, tx for what it receives, as the host counts."""
     links = [row for row in one.links() if row.get("device") == port]
     does = "sends" if to == "rx" else "receives"
+    if not links and any(row.get("port") == port and number(row.get("rx_policed")) == 0 for row in one.polled()):
+        return Cap("free", name, f"{said}; nothing that it sends is over that")
     if not links:
         return Cap("unknown", name, f"{said}; what it {does} is not known")
     moved = sum(8 * one.per_s("link_rates", row, f"{to}_bytes") for row in links)
@@ -264,6 +271,8 @@ def _meter(one: MachineFigures) -> Cap:
         for row in one.rows("ovs_pmd", "trouble")
         if row.get("counter") == "datapath_drop_meter"
     )
+    if (told := _incident(one, "ovs-meter")) is not None:
+        return Cap("caps", name, told.what)
     if by_pmd >= SOME_LOST_PER_S and one.ports:
         text = f"meters of Open vSwitch shed {figure.rate(by_pmd, 'packets')}; of which ports is not known"
         return Cap("unknown", name, text)
@@ -276,10 +285,16 @@ def _ring(one: MachineFigures) -> Cap:
     name = "the rings of its taps"
     if (told := _incident(one, "tap-ring-full")) is not None:
         return Cap("caps", name, told.what)
+    for row in one.polled():
+        if (lost := one.per_s("ovs_pmd", row, "tx_full")) >= SOME_LOST_PER_S:
+            said = f"the queue of {row.get('port')} is full (the guest does not keep up)"
+            return Cap("caps", name, f"{said}: {figure.rate(lost, 'packets')} are lost")
     rows = one.queues("tun_queues")
     if rows:
         return Cap("free", name, f"its guest takes what comes: {_things(rows, 'ring_full')} found a full ring")
     links = one.links()
+    if not one.taps and one.polled():
+        return Cap("free", name, f"its guest takes what comes: {_things(one.polled(), 'tx_full')} found a full queue")
     if not one.taps:
         return Cap("free", name, f"{name}: {_NO_TAP}")
     if not links:

@@ -73,6 +73,10 @@ class MachineFigures:
             row for row in self.rows(probe, "queues") if row.get("vm") == self.name or row.get("device") in self.taps
         ]
 
+    def polled(self) -> list[SnapshotRow]:
+        """Its ports that PMD threads of Open vSwitch poll."""
+        return [row for row in self.rows("ovs_pmd", "ports") if row.get("port") in self.ports]
+
     def links(self) -> list[SnapshotRow]:
         """Its taps as interfaces."""
         return [row for row in self.rows("link_rates", "links") if row.get("device") in self.taps]
@@ -99,8 +103,10 @@ class MachineFigures:
         return [one for one in self.snapshot.incidents or () if self._is_of(one)]
 
     def _is_of(self, one: IncidentData) -> bool:
-        places = [one.where, *(proof.labels for proof in one.evidence)]
-        return any(at.get("vm") == self.name or at.get("device") in self.taps for at in places)
+        places = [one.where, *(proof.labels for proof in one.evidence), {"port": one.answer.get("in_port")}]
+        return any(
+            at.get("vm") == self.name or at.get("device") in self.taps or at.get("port") in self.ports for at in places
+        )
 
     def of_tc(self, tap: str, *parts: str) -> list[str]:
         """The values of all facts of traffic control whose keys go on so, as text."""

@@ -46,7 +46,9 @@ _FIXED = frozenset({
 })  # fmt: skip
 """Keys of incidents, of the governor's actions, of balances, places and pings whose values are words of netconsole. Not
 ``action``: that of an escalation has the device and the addresses to which it narrowed."""
-_ANSWERED_DEVICES = ("out_device", "back_device", "most_device", "own_device", "peer", "bridge", "adds", "below")
+_ANSWERED_DEVICES = (
+    "out_device", "back_device", "most_device", "own_device", "in_port", "peer", "bridge", "adds", "below",
+)  # fmt: skip
 _ANSWERED_RULES = ("rule", "filter", "xdp", "table", "chain", "legacy_table", "legacy_chain", "match")
 """Of what a host answered about a cause: names, and texts that people wrote."""
 _USUAL_CHAINS = frozenset({

@@ -39,10 +39,10 @@ def sender(switch: Vswitchd) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def asked(switch: Vswitchd, monkeypatch: pytest.MonkeyPatch, rules: str, by: str = "drop") -> Any:
+def asked(switch: Vswitchd, monkeypatch: pytest.MonkeyPatch, rules: str, by: str = "drop", port: str = PORTS[0]) -> Any:
     switch.rules(rules)
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(switch.directory))
-    return answer("ovs_rule", {"port": PORTS[0], "by": by})
+    return answer("ovs_rule", {"port": port, "by": by})
 
 
 @pytest.mark.usefixtures("sender")
@@ -74,10 +74,15 @@ def test_a_flow_that_drops_is_led_back_to_its_rule(
 
 
 @pytest.mark.usefixtures("sender")
-def test_a_meter_has_the_number_that_openflow_gives_it(switch: Vswitchd, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("port", [PORTS[0], ""])
+def test_a_meter_has_the_number_that_openflow_gives_it(
+    switch: Vswitchd, monkeypatch: pytest.MonkeyPatch, port: str
+) -> None:
+    switch.ofctl("del-meters")
     switch.ofctl("add-meter", "meter=7,kbps,band=type=drop,rate=10")
-    found = asked(switch, monkeypatch, "cookie=0x2c,priority=6,udp,actions=meter:7,NORMAL", "meter")
+    found = asked(switch, monkeypatch, "cookie=0x2c,priority=6,udp,actions=meter:7,NORMAL", "meter", port)
     assert (found["bridge"], found["meter"], found["match"]) == (BRIDGE, 7, "udp")
+    assert found["in_port"] == (None if port else PORTS[0])
 
 
 def test_nothing_is_known_of_a_port_that_loses_nothing_and_of_none(

@@ -6,28 +6,26 @@ Rings of vhost and several queues need a hypervisor's kernel: tests/lab/console/
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
-import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.console_command import COMMAND
 from tests.support.live.disks import limited, loop
 from tests.support.live.network import run
 from tests.support.live.rivals import rival
 from tests.support.live.tiny_guest import HALTS, READS, SPINS, Card, TinyGuest
+from tests.support.live.vm_page import WAITS, Caps, first, only
+from tests.support.live.vm_page import caps as caps_of
 
 pytestmark = pytest.mark.costs  # its machines take a CPU, and say how much of it they get
 
-LIMIT_S = 90.0
 FRAME = bytes.fromhex("ffffffffffff 020000000001 88b5") + bytes(986)
 """1 000 bytes: a broadcast of an EtherType for local experiments (IEEE 802, 88b5)."""
 PAUSE_S = 0.01
@@ -35,7 +33,8 @@ CPU = max(os.sched_getaffinity(0))
 SHARE, PERIOD_US = 10, 100_000
 """Percent of a CPU, and how long a control group's account of it is."""
 READS_PER_S = 20
-WAITS, IO, VCPUS = "waits for a CPU", "the I/O limit of its disks", "the virtual CPUs"
+PORTS_OF_THE_HUB = 100
+IO, VCPUS = "the I/O limit of its disks", "the virtual CPUs"
 """READS polls, so that its virtual CPU never rests."""
 SOURCES = ("vm_states", "thread_waits", "link_rates", "io_limits")
 
@@ -91,33 +90,8 @@ def allowed(pid: int) -> Iterator[None]:
         group.rmdir()
 
 
-def caps(one: TinyGuest, probes: Sequence[str] = SOURCES) -> dict[str, dict[str, str]]:
-    """Each thing that may cap it by its name, and "first", which the page says. No probes: those of the profile."""
-    words = [word for probe in probes for word in ("--probe", probe)]
-    command = [*COMMAND, "vm", one.name, "--duration", "4s", "--format", "json", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)["vms"][0]
-    return {"first": found["verdict"], **{cap["name"]: cap for cap in found["caps"]}}
-
-
-def only(found: dict[str, dict[str, str]], name: str, *also: str) -> str:
-    """The text of this cap, which is said first. Threads may wait as well: this machine has other work, too.
-
-    ``also``: what caps such a machine besides.
-    """
-    assert found[name]["state"] == "caps", found
-    assert found["first"]["text"] in (found[name]["text"], found[WAITS]["text"]), found
-    others = {cap for cap, said in found.items() if said["state"] == "caps"} - {"first", name, WAITS, *also}
-    assert others <= {"anything else that stands out"}, found
-    return found[name]["text"]
-
-
-def first(found: dict[str, dict[str, str]], name: str, *also: str) -> str:
-    """The text of a limit: it is said before all others, also where threads wait."""
-    text = only(found, name, *also)
-    assert found["first"]["text"] == text, found
-    return text
+def caps(one: TinyGuest, probes: Sequence[str] = SOURCES) -> Caps:
+    return caps_of(one, probes)
 
 
 def test_a_machine_that_rests_is_capped_by_nothing() -> None:
@@ -186,6 +160,23 @@ def test_segmentation_offload_that_is_off() -> None:
     with guest(HALTS, Card.HUB) as one, frames(one, 16_000):
         text = only(caps(one), "segmentation offload")
     assert text.startswith(f"segmentation offload is off at {one.tap}: ") and text.endswith(" of 1.00k bytes")
+
+
+def test_a_thread_that_moves_its_packets_and_can_move_no_more() -> None:
+    """Without vhost that is QEMU's main thread. Its hub repeats each frame so often that it has too much to do."""
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as nobody:
+        nobody.bind(f"{directory}/nobody")
+        nobody.shutdown(socket.SHUT_RD)
+        words = []
+        for number in range(PORTS_OF_THE_HUB):
+            ends = f"local.type=unix,local.path={directory}/{number},remote.type=unix,remote.path={directory}/nobody"
+            words += ["-netdev", f"dgram,id=more{number},{ends}"]
+            words += ["-netdev", f"hubport,id=port{number},hubid=0,netdev=more{number}"]
+        with closing(TinyGuest(HALTS, Card.HUB, more=words)) as one, frames(one, 16_000):
+            os.sched_setscheduler(one.pid, os.SCHED_FIFO, os.sched_param(1))  # it has its CPU, whoever else wants it
+            text = only(caps(one), "the vhost worker", "segmentation offload", "the rings of its taps")
+    said = "QEMU moves its packets itself, without vhost: its main thread uses "
+    assert text.startswith(said) and text.endswith("of a core: it can move no more packets")
 
 
 def test_the_limit_of_its_disk(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from netconsole.recording.reader import Recording
 from netconsole.snapshot.document import Snapshot, load
 from tests.support.console_command import COMMAND
 from tests.support.live.pmd_switch import CPU, PmdSwitch
-from tests.support.live.vswitchd import BRIDGE
 
 pytestmark = pytest.mark.starting
 
@@ -32,8 +31,8 @@ MANIFESTS: dict[str, Manifest] = {"ovs_pmd": catalogue.shipped("ovs_pmd")}
 def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PmdSwitch]:
     running = PmdSwitch(tmp_path_factory.mktemp("pmd"))
     # Its rule looks at ports, so that the simple match cannot take the packets.
-    running.ofctl("add-flow", BRIDGE, "in_port=p0,udp,tp_dst=9,actions=output:p1")
-    running.ofctl("--strict", "del-flows", BRIDGE, "in_port=p0")
+    running.ofctl("add-flow", "in_port=p0,udp,tp_dst=9,actions=output:p1")
+    running.ofctl("del-flows", "in_port=p0", "--strict")
     yield running
     running.close()
 

@@ -172,7 +172,7 @@ def test_a_switch_that_is_killed_and_started_again(switch: PmdSwitch, source: Ov
     switch.until(lambda: "core_id" in switch.performance())
     with contextlib.suppress(SourceError):
         read(source)
-    switch.ofctl("add-flow", BRIDGE, "in_port=p0,actions=output:p1")
+    switch.ofctl("add-flow", "in_port=p0,actions=output:p1")
     read(source)
     switch.forward(SOME)
     frames = read(source)

@@ -32,7 +32,7 @@ class PmdSwitch(Vswitchd):
             self.vsctl("set", "Open_vSwitch", ".", f"other_config:pmd-cpu-mask={1 << CPU:x}")
             for port in ("p0", "p1"):
                 self.add(port)
-            self.ofctl("add-flow", BRIDGE, "in_port=p0,actions=output:p1")
+            self.ofctl("add-flow", "in_port=p0,actions=output:p1")
             self.until(lambda: "core_id" in self.performance())
         except BaseException:
             self.close()
@@ -40,9 +40,6 @@ class PmdSwitch(Vswitchd):
 
     def add(self, port: str) -> None:
         self.vsctl("add-port", BRIDGE, port, "--", "set", "Interface", port, "type=dummy-pmd")
-
-    def ofctl(self, *words: str) -> str:
-        return self._run("ovs-ofctl", *words)
 
     def performance(self) -> str:
         return self.appctl("dpif-netdev/pmd-perf-show", DATAPATH)

@@ -20,7 +20,7 @@ from typing import TextIO
 
 import pytest
 
-from tests.support.live.network import run
+from tests.support.live.network import Namespace, run
 
 HALTS = bytes.fromhex("fa f4 eb fd")
 """cli; again: hlt; jmp again"""
@@ -54,9 +54,20 @@ class Card(enum.Enum):
 
 
 class TinyGuest:
-    """One such machine, until ``close``. ``disk``: the path of its first disk, and what QEMU is told of it besides."""
+    """One such machine, until ``close``. ``disk``: the path of its first disk, and what QEMU is told of it besides.
 
-    def __init__(self, program: bytes, card: Card = Card.NONE, disk: str = "") -> None:
+    ``inside``: the network namespace of its tap and of QEMU; the own one without. ``more``: other words for QEMU.
+    """
+
+    def __init__(
+        self,
+        program: bytes,
+        card: Card = Card.NONE,
+        disk: str = "",
+        *,
+        inside: Namespace | None = None,
+        more: Sequence[str] = (),
+    ) -> None:
         if not shutil.which("qemu-system-x86_64"):
             pytest.skip("cannot run here: QEMU is not installed")
         with contextlib.ExitStack() as stack:
@@ -72,8 +83,9 @@ class TinyGuest:
                 "-device",
                 "isa-debugcon,chardev=begun",
             ]
-            words += [*self._drives(program, disk), *self._cards(stack, card)]
-            self._process = subprocess.Popen(["qemu-system-x86_64", *words], stdin=subprocess.DEVNULL)
+            words += [*self._drives(program, disk), *self._cards(stack, card, inside), *more]
+            where = () if inside is None else ("ip", "netns", "exec", inside.name)
+            self._process = subprocess.Popen([*where, "qemu-system-x86_64", *words], stdin=subprocess.DEVNULL)
             stack.callback(self._process.wait)
             stack.callback(self._process.kill)
             self._monitor = stack.enter_context(self._accepted(monitor))
@@ -133,15 +145,18 @@ class TinyGuest:
         drives = ["-bios", str(rom)]
         return [*drives, "-drive", f"file={disk},format=raw,if=ide,cache=none,aio=native"] if disk else drives
 
-    def _cards(self, stack: contextlib.ExitStack, card: Card) -> list[str]:
+    def _cards(self, stack: contextlib.ExitStack, card: Card, inside: Namespace | None) -> list[str]:
         if card is Card.NONE:
             return []
         with Path("/dev/net/tun").open("r+b", buffering=0) as tun:
             fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", self.tap.encode(), _TAP | _NO_HEADER))
             fcntl.ioctl(tun, _TUNSETPERSIST, 1)
-        stack.callback(run, "ip", "link", "delete", self.tap)
-        run("sysctl", "-qw", f"net.ipv6.conf.{self.tap}.disable_ipv6=1")
-        run("ip", "link", "set", self.tap, "up")
+        if inside is not None:
+            run("ip", "link", "set", self.tap, "netns", inside.name)
+        tell = run if inside is None else inside.run
+        stack.callback(tell, "ip", "link", "delete", self.tap)
+        tell("sysctl", "-qw", f"net.ipv6.conf.{self.tap}.disable_ipv6=1")
+        tell("ip", "link", "set", self.tap, "up")
         tap = ["-netdev", f"tap,id=tap,ifname={self.tap},script=no,downscript=no,vnet_hdr=off"]
         if card is Card.DEAF:
             return [*tap, "-device", "e1000,netdev=tap"]

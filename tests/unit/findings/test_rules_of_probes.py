@@ -503,7 +503,7 @@ def test_what_a_pmd_thread_suffers_and_loses() -> None:
     ("counter", "limit", "word"),
     [
         ("datapath_drop_rx_invalid_packet", 1, "malformed"),
-        ("datapath_drop_meter", 1, "a meter was exceeded"),
+        ("datapath_drop_meter", 1, "over the rate of a meter"),
         ("vhost_tx_contention", 100, "waited for each other"),
         ("upcall_flow_limit_hit", 1, "the flow table is full"),
     ],

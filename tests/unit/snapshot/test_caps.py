@@ -109,13 +109,15 @@ def waits(document: dict[str, Any], waited_ns: int) -> None:
     incident(cause="cpu-wait", what="web: stress (9) takes 50 % of CPU 1: …", where={"vm": "web"})(document)
 
 
-def pmd(document: dict[str, Any], busy_pct: float) -> None:
+def pmd(document: dict[str, Any], busy_pct: float, counts: dict[str, int] | None = None) -> None:
+    """It has a port of vhost-user, which has lost so much."""
     document["facts"]["vm/web/net/1/socket"] = {"value": "/run/vhost-web"}
     document["facts"]["ovs/interface/dpdkvhost1/options/vhost-server-path"] = {"value": "/run/vhost-web"}
     document["probes"]["ovs_pmd"] = {
         "status": "attached",
         "tables": {
             "rxqs": [{"port": "dpdkvhost1", "queue": 0, "core": 3}, {"port": "dpdk0", "queue": 0, "core": 5}],
+            "ports": [{"port": "dpdkvhost1", **(counts or {})}, {"port": "dpdk0", "tx_full": 9000, "rx_policed": 9000}],
             "threads": [{"core": 3, "busy_pct": busy_pct}, {"core": 5, "busy_pct": 100.0}],
         },
     }
@@ -174,6 +176,27 @@ def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_f
         (lambda d: table(d, "thread_waits", "threads")[0].update(ran_ns=CORE), "its vCPU 0 uses 100 % of a core"),
         (lambda d: pmd(d, 99.0), "the PMD thread on core 3, which polls its port, is busy 99 % of its time"),
         (
+            lambda d: pmd(d, 40.0, {"rx_policed": 30_000}),
+            "Open vSwitch polices what dpdkvhost1 sends: 3.00k packets/s are over its rate",
+        ),
+        (
+            lambda d: pmd(d, 40.0, {"tx_policed": 30_000}),
+            "Open vSwitch polices what dpdkvhost1 receives: 3.00k packets/s are over its rate",
+        ),
+        (
+            lambda d: pmd(d, 40.0, {"tx_full": 30_000}),
+            "the queue of dpdkvhost1 is full (the guest does not keep up): 3.00k packets/s are lost",
+        ),
+        (
+            incident(cause="ovs-meter", what="Open vSwitch: meter 7 of …", answer={"in_port": "vnet7"}),
+            "Open vSwitch: meter 7 of",
+        ),
+        (
+            incident(cause="pmd-late", what="vnet7: polled too late", evidence=[{
+                "kind": "table", "probe": "ovs_pmd", "name": "ports", "labels": {"port": "vnet7"}}]),
+            "vnet7: polled too late",
+        ),
+        (
             lambda d: table(d, "link_rates", "links")[0].update(
                 qdisc="tbf", shaper="tbf of 120 Mbit/s", qdisc_rate=120e6
             ),
@@ -224,6 +247,7 @@ def test_what_caps_it_is_said_first(change: Callable[[dict[str, Any]], Any], sai
         incident(cause="tap-ring-full", what="db vnet8 q0: …", where={"device": "vnet8"}),
         incident(cause="cpu-wait", what="web: …", where={"vm": "web"}, ended="2026-11-28T01:02:02Z"),
         lambda d: pmd(d, 40.0),
+        incident(cause="ovs-meter", what="Open vSwitch: meter 7 of …", answer={"in_port": "vnet8"}),
         lambda d: [row.update(packets=row["packets"] // 100) for row in table(d, "tun_queues", "queues")],
         lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "400000 100000"}}),
     ],

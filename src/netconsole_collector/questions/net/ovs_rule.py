@@ -3,7 +3,8 @@
 ovs-vswitchd is asked for the flow of the datapath that loses packets now, and for the way of such a packet through
 its tables (ofproto/trace). `flow`: as the datapath has it. `bridge`, `table`, `cookie`, `priority`, `match`: of the
 last rule on the way; `match` is "everything" for a rule without one. `is_miss`: no rule of the table fits.
-`meter`: the number of the meter on the way. `says`: what ovs-vswitchd says of the loss itself. `datapath`: its name.
+`in_port`: by which port it comes in, where none was named. `meter`: the number of the meter on the way. `says`: what
+ovs-vswitchd says of the loss itself. `datapath`: its name.
 """
 
 import re
@@ -12,11 +13,12 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from netconsole_collector.questions.known import BadQuestion, Json, text
 from netconsole_collector.sources.ovs.unixctl import Unixctl, UnixctlError, directories, running_vswitchd
-from netconsole_collector.sources.ovs.vswitchd import MAX_FLOWS_DUMPED, members_in
+from netconsole_collector.sources.ovs.vswitchd import MAX_FLOWS_DUMPED, USERSPACE, members_in
 
 _READINGS, _PAUSE_S = 4, 0.25
 _CURRENT = re.compile(r"^(\S+@.+):\n  flows\s*: \(current (\d+)\)", re.M)
 _FLOW = re.compile(r"^(.*?), packets:(\d+), bytes:\d+, .*?actions:(.*)$", re.M)
+_IN_PORT = re.compile(r"in_port\(([^)]*)\)")
 _BRIDGE = re.compile(r'^bridge\("(.*)"\)$')
 _RULE = re.compile(r"^ *(\d+)\. (.*)$")
 _RULE_TEXT = re.compile(r"^(?:(?P<match>.*?), )?priority (?P<priority>\d+)(?:, cookie (?P<cookie>0x[0-9a-f]+))?$")
@@ -26,7 +28,7 @@ _SIGNS = {"drop": "drop", "meter": "meter("}
 """What is in the actions of a flow that loses packets so."""
 _ANY_TYPE, _NO_MACS = "packet_type(ns=0,id=0),", "eth(src=00:00:00:00:00:00,dst=00:00:00:00:00:00),"
 _NOTHING: Json = dict.fromkeys(
-    ("flow", "datapath", "bridge", "table", "cookie", "priority", "match", "is_miss", "meter", "says")
+    ("flow", "in_port", "datapath", "bridge", "table", "cookie", "priority", "match", "is_miss", "meter", "says")
 )
 _MAX_TEXT = 200
 
@@ -39,7 +41,10 @@ class LosingFlow(NamedTuple):
 
 
 def answer(arguments: Json) -> Any:
-    """Of ``port``, the name of a device; ``by``: drop or meter. Nothing is known where ovs-vswitchd is late."""
+    """Of ``port``, the name of a device, or without a name of the datapath in user space; ``by``: drop or meter.
+
+    Nothing is known where ovs-vswitchd is late.
+    """
     port, by = text(arguments, "port"), text(arguments, "by")
     if by not in _SIGNS:
         raise BadQuestion("by: expected drop or meter")
@@ -59,14 +64,19 @@ def answer(arguments: Json) -> Any:
 def _looked_up(unixctl: Unixctl, port: str, sign: str) -> Json:
     of = next((one.datapath for one in members_in(unixctl.ask("dpif/show")) if one.port == port), None)
     sizes = dict(_CURRENT.findall(unixctl.ask("upcall/show")))
-    full_name = next((name for name in sizes if name.partition("@")[2] == of), None)
+    parts = {name: name.partition("@") for name in sizes}
+    fits = (name for name, (kind, _, own) in parts.items() if (own == of if port else kind == USERSPACE))
+    full_name = next(fits, None)
     if full_name is None or int(sizes[full_name]) > MAX_FLOWS_DUMPED:
         return _NOTHING  # a larger table would hold up ovs-vswitchd
     match = _losing(unixctl, full_name, port, sign)
     if match is None:
         return _NOTHING
-    way = way_in(unixctl.ask("ofproto/trace", str(of), match))
-    return {**_NOTHING, "flow": match, "datapath": of, **way}
+    datapath = full_name.partition("@")[2]
+    way = way_in(unixctl.ask("ofproto/trace", datapath, match))
+    found = {**_NOTHING, "flow": match, "datapath": datapath, **way}
+    in_port = None if port else _IN_PORT.search(match)
+    return {**found, "in_port": in_port.group(1)} if in_port else found
 
 
 def _losing(unixctl: Unixctl, datapath: str, port: str, sign: str) -> Optional[str]:
@@ -87,7 +97,7 @@ def _flows(unixctl: Unixctl, datapath: str, port: str, sign: str) -> List[Losing
     return [
         LosingFlow(_traceable(match), int(packets))
         for match, packets, actions in _FLOW.findall(told)
-        if sign in actions and "in_port({})".format(port) in match
+        if sign in actions and "in_port({}".format(port + ")" if port else "") in match
     ]
 
 
