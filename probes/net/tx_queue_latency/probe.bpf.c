@@ -109,7 +109,7 @@ BPF_TABLE("percpu_hash", struct queue_key, struct nc_bucket, wait, NC_ROWS_wait)
 struct dropped_key {
     struct nc_place place;
     u32 queue;
-    u32 pad;
+    u32 no_carrier;     /* 1: nothing is plugged in, so the kernel's noop_qdisc drops all */
 };
 BPF_TABLE("percpu_hash", struct dropped_key, u64, dropped, NC_ROWS_dropped);
 
@@ -286,6 +286,7 @@ static inline void count_dropped(struct sk_buff *skb, struct net_device *dev, u3
 
     nc_place_of(&key.place, dev);
     key.tc_class = class;
+    key.no_carrier = NC_GET(dev, state) >> __LINK_STATE_NOCARRIER & 1;
     count = dropped.lookup_or_try_init(&key, &none);
     if (count)
         nc_add(count, 1);

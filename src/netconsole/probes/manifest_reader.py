@@ -44,7 +44,7 @@ TYPES = r"u8|u16|u32|u64|s32|s64|addr|char\[[0-9]{1,4}\]|pad\[[0-9]{1,4}\]"
 SHOWN_AS = (
     "symbol", "drop_reason", "text", "netns", "l4", "ethertype", "address", "port", "cpu", "softirq",
     "process", "socket", "mac", "packet", "time", "duration", "stack", "hex", "xmit", "errno", "hook", "tap", "vm",
-    "tracked", "tcp_tracked", "tc_class", "prefix",
+    "tracked", "tcp_tracked", "tc_class", "carrier", "prefix",
 )  # fmt: skip
 POINTS = ("raw_tracepoint", "tracepoint", "entry", "return", "fentry", "fexit", "kprobe", "kretprobe", "xdp")
 MAX_CHECKS = 8  # NC_CHECKS of probes/common/checks.h

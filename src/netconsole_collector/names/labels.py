@@ -96,6 +96,7 @@ class Labeller:
             "hook": lambda value: HOOKS[value] if value < len(HOOKS) else "hook {}".format(value),
             "errno": error_name,
             "tc_class": tc_class,
+            "carrier": lambda value: "none" if value else "",
             "tracked": lambda value: TRACKED.get(value, "outcome {}".format(value)),
             "tcp_tracked": lambda value: TCP_TRACKED[value] if value < len(TCP_TRACKED) else "state {}".format(value),
         }

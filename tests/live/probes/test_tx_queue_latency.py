@@ -272,6 +272,24 @@ def test_what_a_purged_queue_held_is_dropped(queues: Measurement, wire: Wire) ->
     assert queues.total(PROBE, "dropped", netns=wire.a.name, device=wire.DEVICES[0]) == counts["dropped"]
 
 
+@pytest.mark.proves("tx_queue_latency", "tables.dropped.carrier")
+def test_what_is_sent_without_a_carrier_is_told_from_what_a_queue_drops(queues: Measurement, wire: Wire) -> None:
+    wire.a.ip("tuntap", "add", "tap-none", "mode", "tap")
+    wire.a.run("sysctl", "-qw", "net.ipv6.conf.tap-none.disable_ipv6=1")
+    wire.a.ip("address", "add", "198.51.100.1/24", "dev", "tap-none")
+    wire.a.ip("link", "set", "tap-none", "up")
+    try:
+        other = ("lladdr", "02:00:00:00:00:0c", "dev", "tap-none", "nud", "permanent")
+        wire.a.ip("neighbour", "replace", "198.51.100.2", *other)
+        queues.begin()
+        send_udp(wire.a, "198.51.100.2", PORT, SOME)
+        queues.settle()
+        assert queues.total(PROBE, "dropped", netns=wire.a.name, device="tap-none", carrier="none") == SOME
+        assert not queues.total(PROBE, "dropped", netns=wire.a.name, carrier="")
+    finally:
+        wire.a.ip("link", "delete", "tap-none")
+
+
 def test_what_the_driver_refuses_is_counted_by_code_in_details(queues: Measurement, wire: Wire) -> None:
     assert "raw_tracepoint:net_dev_xmit" not in queues.statuses[PROBE].attach
     queues.set(PROBE, "details", netns=wire.a.inode, protocol="udp")

@@ -104,7 +104,9 @@ COMES_AND_GOES = """
 import ctypes, fcntl, json, os, socket, struct, subprocess, sys, time
 prefix, per_s, taps_per_s = json.loads(sys.argv[1])
 def namespace(number):
+    # And a bridge, which reports its groups at once.
     name = f"{prefix}-{number % 3}"
+    subprocess.run(["ip", "link", "add", "mix-bridge", "up", "type", "bridge"], check=True)
     subprocess.run(["ip", "netns", "add", name], check=True)
     other = f"/run/netns/{prefix}-also"
     open(other, "w").close()
@@ -114,6 +116,7 @@ def namespace(number):
     subprocess.run(["umount", other], check=True)
     os.remove(other)
     subprocess.run(["ip", "netns", "delete", name], check=True)
+    subprocess.run(["ip", "link", "delete", "mix-bridge"], check=True)
 SOME = (
     "import socket; one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); one.bind(('127.0.0.1', 0));"
     "[one.sendto(b'x', one.getsockname()) for _ in range(100)]; [one.recv(9) for _ in range(100)]"

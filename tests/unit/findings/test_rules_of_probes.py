@@ -120,7 +120,7 @@ def said(found: list[Incident], level: str | None, *words: str) -> None:
 
 @pytest.mark.parametrize(("packets", "level"), [(1, None), (2, "!"), (9, "!"), (10, "!!")])
 def test_one_packet_alone_is_no_rate_and_a_handful_is_not_to_act_on(packets: int, level: str | None) -> None:
-    labels: dict[str, frames.Label] = {"device": "tap0", "netns": "host", "queue": 0, "qdisc": "pfifo_fast"}
+    labels: dict[str, frames.Label] = {"device": "tap0", "netns": "host", "queue": 0, "carrier": ""}
     said(of_rate("tx_queue_latency", "dropped", "count", labels, packets, AT_ONCE, interval_s=0.9), level)
 
 
@@ -421,9 +421,12 @@ def test_a_guest_that_does_not_take_its_packets() -> None:
     quiet("vhost_queues", "queues", "starved_runs", {**QUEUE, "direction": "rx"}, 10, "web", "vnet7", "q3")
 
 
-@pytest.mark.proves("tx_queue_latency", "findings.dropped.count.!!", "findings.refused.count.{!!.dropped,!.busy}")
+@pytest.mark.proves(
+    "tx_queue_latency", "findings.dropped.count.{!!,!!.none}", "findings.refused.count.{!!.dropped,!.busy}"
+)
 def test_what_a_queue_or_its_driver_does_not_take() -> None:
-    loud("tx_queue_latency", "dropped", "count", QUEUE, 1, "vnet7", "queue 3")
+    loud("tx_queue_latency", "dropped", "count", {**QUEUE, "carrier": ""}, 1, "vnet7", "queue 3")
+    loud("tx_queue_latency", "dropped", "count", {**QUEUE, "carrier": "none"}, 20, "vnet7", "no carrier")
     loud("tx_queue_latency", "refused", "count", {**QUEUE, "code": "dropped"}, 1, "vnet7", "queue 3")
     quiet("tx_queue_latency", "refused", "count", {**QUEUE, "code": "busy"}, 10, "vnet7", "queue 3")
 

@@ -41,6 +41,8 @@ RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constpro
         ({"location": "__udp4_lib_rcv", **PORT}, "nobody-listens", "refused"),
         ({"location": "__udp4_lib_rcv", **PORT, "hook": "to many"}, "unheard-broadcast", "unwanted"),
         ({"location": "ip6_rcv_core", "protocol": "ICMPv6", "ethertype": "IPv6"}, "not-joined", "unwanted"),
+        ({"location": "br_flood", "ethertype": "IPv6", "hook": "to many"}, "unheard-broadcast", "unwanted"),
+        ({"location": "br_flood", "protocol": "not IP", "ethertype": "ARP"}, "no-reason", "unknown"),
         ({"location": "ip6_rcv_core", "ethertype": "IPv6"}, "ipv6-absent", "unwanted"),
         ({"location": "ip6_forward", "ethertype": "IPv6"}, "not-forwarded", "fault"),
         ({"location": "ip6_parse_tlv", "ethertype": "IPv6"}, "wrong-ip-header", "fault"),
