@@ -11,10 +11,11 @@ from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Heading, Note, Re
 from netconsole.snapshot.caps import WAITS_PCT
 from netconsole.snapshot.document import Snapshot, number, seconds
 from netconsole.snapshot.machine_figures import role
+from netconsole_collector.names.fact_keys import key as fact_key
 from netconsole_collector.names.fact_keys import parts as fact_parts
 
-MAX_SHARED, MAX_LINES, MAX_CELLS = 4, 200, 1024
-"""Threads that a line of a CPU names, lines of the table, and CPUs of the map."""
+MAX_SHARED, MAX_LINES, MAX_CELLS, MAX_WHY = 4, 200, 1024, 200
+"""Threads that a line of a CPU names, lines of the table, CPUs of the map, and characters of a fact."""
 SOME_PCT, MANY_PER_S = 1.0, 1000.0
 """Of its time a thread has to run, and packets a CPU has to receive, to stand in the map."""
 _LETTERS: Mapping[str, str] = {
@@ -86,7 +87,7 @@ def cpu_map(snapshot: Snapshot, vm: str = "") -> Iterator[ReportBlock]:
     shown = [CpuNode(name, [cell(cpu) for cpu in cpus[:MAX_CELLS]]) for name, cpus in named]
     yield Heading("Map of the CPUs")
     yield CpuMap(shown)
-    yield from map(Note, (*_LEGEND, *([_OWN] if vm else [])))
+    yield from map(Note, (*_LEGEND, *([_OWN] if vm else []), *_sleep(snapshot)))
 
 
 def _cell(cpu: int, users: list[CpuUser], beside: list[CpuUser], is_receiving: bool, vm: str) -> CpuCell:
@@ -149,6 +150,24 @@ def _cores_of(snapshot: Snapshot) -> dict[int, set[int]]:
     fact = snapshot.facts.get("cpu/cores")
     cores = map(cpus_of, fact.value) if fact is not None and isinstance(fact.value, list) else ()
     return {cpu: core for core in cores for cpu in core}
+
+
+def _sleep(snapshot: Snapshot) -> Iterator[str]:
+    """How deep the CPUs may sleep, as each deeper state takes longer to leave, and how deep they did."""
+    states, deepest = (snapshot.facts.get(name) for name in ("cpu/idle/states", "cpu/idle/deepest"))
+    if deepest is None or deepest.value is None:
+        why = f": {figure.safe(states.why, MAX_WHY)}" if states is not None and states.why else ""
+        yield f"How deep the CPUs may sleep is not known{why}."
+        return
+    yield f"How deep they may sleep, and how long that takes to leave: {figure.safe(deepest.value, MAX_WHY)}."
+    names = {}
+    for name, fact in snapshot.facts.items():
+        area, *rest = fact_parts(name) if name.startswith("cpu/idle/state") else ("",)
+        if area == "cpu" and len(rest) == 3 and rest[2] == "used_pct" and (share := number(fact.value)) is not None:
+            named = snapshot.facts.get(fact_key("cpu", "idle", rest[1], "name"))
+            names[rest[1]] = f"{figure.safe(named.value if named else rest[1], MAX_WHY)} {figure.percent(share)}"
+    if names:
+        yield f"Of their time since the host began they slept in {', '.join(names.values())}."
 
 
 def _nodes(snapshot: Snapshot) -> dict[int, list[int]]:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Document
+from netconsole.base.fact_keys import FactData
+from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Document, Note
 from netconsole.report.formats import rendered
 from netconsole.report.formats.to_text import CPU_COLUMNS, cpu_lines
 from netconsole.report.of_cpus import cpu_map
@@ -64,6 +65,24 @@ def test_each_cpu_stands_in_its_node_with_what_ran_there() -> None:
         "no node known": ["9 V"],
     }
     assert cells(taken, "web")["node 0"] == ["> 0 VW", "> 1 I", "> 4 T"]
+
+
+def test_how_deep_the_cpus_may_sleep_and_slept_is_said_or_why_it_is_not_known() -> None:
+    facts = {
+        "cpu/idle/deepest": "C1 (2 us): 1; C6 (133 us): 0", "cpu/idle/state0/used_pct": 0.0,
+        "cpu/idle/state1/used_pct": 12.5, "cpu/idle/state1/name": "C1",
+    }  # fmt: skip
+    known = snapshot(thread(0, "web", "vCPU 3"))
+    known.facts.update({name: FactData(value) for name, value in facts.items()})
+    said = [one.text for one in cpu_map(known) if isinstance(one, Note)]
+    assert said[-2:] == [
+        "How deep they may sleep, and how long that takes to leave: C1 (2 us): 1; C6 (133 us): 0.",
+        "Of their time since the host began they slept in state0 0 %, C1 12.5 %.",
+    ]
+    unknown = snapshot(thread(0, "web", "vCPU 3"))
+    unknown.facts["cpu/idle/states"] = FactData(why="the kernel shows no idle states")
+    said = [one.text for one in cpu_map(unknown) if isinstance(one, Note)]
+    assert said[-1] == "How deep the CPUs may sleep is not known: the kernel shows no idle states."
 
 
 def test_what_competes_has_a_word() -> None:

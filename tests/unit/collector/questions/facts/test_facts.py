@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -381,6 +382,33 @@ def test_each_fact_of_the_cpus_is_its_own(tmp_path: Path) -> None:
         "cpu/idle/state1/disabled": "0: 0-1; 1: 10", "numa/node0/cpus": "0-1", "numa/node0/distance": "10 21",
     }  # fmt: skip
     assert {name: found.get(name) for name in expected} == expected
+
+
+def sleepers(tmp_path: Path, limit_us: int, own: dict[int, str], disabled: dict[int, str]) -> dict[str, object]:
+    """Facts of four CPUs with three idle states. ``own``: limits of CPUs; ``disabled``: states of CPUs."""
+    write(tmp_path, "proc/uptime", "100.00 300.00\n")
+    (tmp_path / "dev").mkdir(exist_ok=True)
+    (tmp_path / "dev/cpu_dma_latency").write_bytes(struct.pack("=i", limit_us))
+    write(tmp_path, "sys/module/intel_idle/parameters/max_cstate", "9\n")
+    for number in range(4):
+        write(tmp_path, f"{CPU}/cpu{number}/power/pm_qos_resume_latency_us", own.get(number, "0") + "\n")
+        for state, (name, latency) in enumerate((("POLL", 0), ("C1", 2), ("C6", 133))):
+            values = {"name": name, "latency": latency, "time": state * number * 10_000_000, "usage": 1}
+            values["disable"] = int(disabled.get(number) == name)
+            for file, value in values.items():
+                write(tmp_path, f"{CPU}/cpu{number}/cpuidle/state{state}/{file}", f"{value}\n")
+    return {name: value for name, value in facts_of(tmp_path, cpu.collect).items() if name.startswith("cpu/idle/")}
+
+
+def test_how_deep_each_cpu_may_sleep_and_slept(tmp_path: Path) -> None:
+    """By the limit that a program asks for, by limits of single CPUs, and by states that are disabled."""
+    found = sleepers(tmp_path, 2_000_000_000, {1: "20", 2: "n/a"}, {3: "C6"})
+    assert found["cpu/idle/latency_limit_us"] == "none" and found["cpu/idle/intel_idle_max_cstate"] == 9
+    assert found["cpu/idle/own_latency_limit_us"] == "0: 2; 20: 1; none: 0,3"
+    assert found["cpu/idle/deepest"] == "C1 (2 us): 1,3; C6 (133 us): 0; POLL (0 us): 2"
+    assert [found[f"cpu/idle/state{state}/used_pct"] for state in range(3)] == [0, 15.0, 30.0]
+    found = sleepers(tmp_path, 20, {}, {})
+    assert (found["cpu/idle/latency_limit_us"], found["cpu/idle/deepest"]) == (20, "C1 (2 us)")
 
 
 def test_the_cpus_of_a_core_are_known_where_it_has_several(tmp_path: Path) -> None:
