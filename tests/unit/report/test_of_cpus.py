@@ -68,7 +68,7 @@ def test_each_cpu_stands_in_its_node_with_what_ran_there() -> None:
 
 
 def test_how_deep_the_cpus_may_sleep_and_slept_is_said_or_why_it_is_not_known() -> None:
-    facts = {
+    facts: dict[str, str | float] = {
         "cpu/idle/deepest": "C1 (2 us): 1; C6 (133 us): 0", "cpu/idle/state0/used_pct": 0.0,
         "cpu/idle/state1/used_pct": 12.5, "cpu/idle/state1/name": "C1",
     }  # fmt: skip
