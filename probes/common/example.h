@@ -26,7 +26,7 @@ struct nc_example {
     u16 l4;
     u8 target_mac[6];
     u8 source_mac[6];
-    u16 syn;            /* 1: of TCP, and opens a connection (SYN without ACK) */
+    u16 syn;            /* of TCP: 1: opens a connection (SYN without ACK); 2: goes on with one; 3: resets one */
     u32 length;         /* from its network header on */
     u32 pad_2;
 };
@@ -83,12 +83,17 @@ static inline void nc_example_macs(struct nc_example *example, struct sk_buff *s
     __builtin_memcpy(example->source_mac, header.source, 6);
 }
 
-/* Does it open a connection of TCP (RFC 9293, 3.1)? */
-static inline u16 nc_is_syn(struct nc_flow *flow, struct sk_buff *skb)
+/* What it does to a connection of TCP (RFC 9293, 3.1). */
+enum { NC_TCP_OPENS = 1, NC_TCP_GOES_ON, NC_TCP_RESETS };
+static inline u16 nc_tcp_step(struct nc_flow *flow, struct sk_buff *skb)
 {
     u8 bytes[4] __attribute__((aligned(4)));    /* data offset, flags, window */
 
-    return flow->l4 == 6 && flow->l4_at && !nc_load_4(bytes, skb, flow->l4_at + 12) && (bytes[1] & 0x12) == 0x02;
+    if (flow->l4 != 6 || !flow->l4_at || nc_load_4(bytes, skb, flow->l4_at + 12))
+        return 0;
+    if (bytes[1] & 0x04)
+        return NC_TCP_RESETS;
+    return (bytes[1] & 0x12) == 0x02 ? NC_TCP_OPENS : NC_TCP_GOES_ON;
 }
 
 /* What a packet itself tells. Its device is up to the caller. */
@@ -97,7 +102,7 @@ static inline void nc_example_of(struct nc_example *example, struct sk_buff *skb
     u32 network = NC_GET(skb, network_header), data = (u64)NC_GET(skb, data) - (u64)NC_GET(skb, head);
 
     nc_read_ports(flow, skb);
-    example->syn = nc_is_syn(flow, skb);
+    example->syn = nc_tcp_step(flow, skb);
     example->mono_ns = bpf_ktime_get_ns();
     example->source[0] = flow->source[0];
     example->source[1] = flow->source[1];

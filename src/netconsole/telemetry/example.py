@@ -17,7 +17,7 @@ class Example(SavedValues):
     """When the packet came (wall clock), and what is known of it, by the names of the probe's manifest.
 
     The usual names: source, target, source_port, target_port, protocol, ethertype, vlan, source_mac, target_mac,
-    came_in_by, length_bytes, syn (1: it opens a connection of TCP).
+    came_in_by, length_bytes, syn (of TCP: 1: it opens a connection; 2: it goes on with one; 3: it resets one).
     """
 
     wall_ns: Int

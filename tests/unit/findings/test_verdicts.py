@@ -226,6 +226,23 @@ def test_where_nobody_listens_a_wrong_checksum_is_told_when_all_is_over_too(
     assert question is not None and "TcpOutRsts" in str(question.arguments["counters"])
 
 
+@pytest.mark.parametrize(
+    ("syn", "why"),
+    [
+        (None, "nobody listens on TCP port 9 of 198.51.100.7"),
+        (1, "nobody listens on TCP port 9 of 198.51.100.7"),
+        (2, "192.0.2.1 goes on with a connection to port 9 that 198.51.100.7 does not know"),
+        (3, "192.0.2.1 resets a connection with port 9 that 198.51.100.7 does not know"),
+    ],
+)
+def test_who_goes_on_with_a_connection_is_told_from_who_opens_one(
+    verdicts: Verdicts, syn: int | None, why: str
+) -> None:
+    """After a failover somebody may well listen, and a reset asks for nobody."""
+    nobody: dict[str, Any] = {"process": None, "port": None, "peer": None, "is_calling": False}
+    assert said(verdicts, "nobody-listens", protocol="TCP", syn=syn, **nobody) == why
+
+
 @pytest.mark.parametrize(("provenance", "is_unsure"), [("inferred", True), ("kernel", False)])
 def test_a_wrong_checksum_is_not_ruled_out_where_the_kernel_gives_no_reason(
     verdicts: Verdicts, provenance: str, is_unsure: bool
