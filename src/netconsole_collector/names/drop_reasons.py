@@ -105,6 +105,7 @@ _INFERRED: Dict[str, Optional[str]] = {
     "ip_error": "IP_INNOROUTES",
     "unix_dgram_sendmsg": None,
     "tun_net_xmit": "FULL_RING",
+    "tap_handle_frame": "FULL_RING",
 }
 """Function that drops → reason, for kernels that give none (before 5.17). A guess from where it happened."""
 

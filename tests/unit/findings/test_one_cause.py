@@ -357,3 +357,22 @@ def test_what_a_port_of_open_vswitch_does_not_take_is_one_incident(reason: str, 
     for _ in range(3):
         (one,) = alone.interval((DROPS, coarse, 76))
     assert one.cause == "ovs-not-sent"
+
+
+def test_what_a_macvtap_does_not_take_is_one_incident_though_it_counts_it_as_received() -> None:
+    full = {**DROP, "device": "macvtap0", "netns": "red", "reason": "FULL_RING", "location": "tap_handle_frame"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, full, 300), (RECEIVED, {"device": "macvtap0", "netns": "red"}, 300))
+    assert [(one.cause, one.total) for one in found] == [("tap-ring-full", 900)]
+
+
+@pytest.mark.parametrize("location", ["ip_fragment.constprop.0", "ip6_fragment"])
+def test_what_a_tunnel_may_not_cut_is_one_incident_though_the_tunnel_counts_it_too(location: str) -> None:
+    """Seen of a VXLAN with df: the device below did not say why, and the tunnel was another incident."""
+    long = {**DROP, "device": "eth0", "netns": "red", "reason": "NOT_SPECIFIED", "location": location}
+    tunnel = {"device": "vx", "netns": "red", "kind": "vxlan", "qdisc": "noqueue"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, long, 300), (SENT, tunnel, 300))
+    assert [(one.cause, one.total) for one in found] == [("too-big", 900)]

@@ -56,6 +56,7 @@ RECEIVED, TURNED_AWAY = "__netif_receive_skb_core", "ip_rcv_finish_core.constpro
         ({"location": TURNED_AWAY, "hook": "to this host"}, "martians", "refused"),
         ({"location": "tun_net_xmit", **RING}, "tap-ring-full", "full"),
         ({"location": "ip_finish_output"}, "cgroup-drops", "refused"),
+        ({"location": "ip_fragment.constprop.0"}, "too-big", "fault"),
     ],
 )
 def test_a_function_tells_the_cause(labels: dict[str, Label], cause: str, kind: str) -> None:

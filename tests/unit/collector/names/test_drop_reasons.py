@@ -13,6 +13,7 @@ from netconsole_collector.names.drop_reasons import DropReasons
 def test_kernels_without_reasons_have_them_inferred() -> None:
     described = DropReasons({}).labels(0, "__udp4_lib_rcv")
     assert described == {"reason": "NO_SOCKET", "class": "benign", "provenance": "inferred"}
+    assert DropReasons({}).labels(0, "tap_handle_frame")["reason"] == "FULL_RING"
     assert DropReasons({}).labels(0, "nobody_knows") == {
         "reason": "unknown",
         "class": "unknown",
