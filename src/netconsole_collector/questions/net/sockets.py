@@ -78,7 +78,7 @@ def answer(arguments: Json) -> Any:
     nobody is there, and a VXLAN device that would be is down. `vrf`: ``device`` is of this VRF, and the first one is
     outside. `moved`: of the counters that ``counters`` names (with spaces between) the one that moves most meanwhile;
     empty where none does; `is_moving`: else it only has, at some time. `is_nobody`, of a listener: none listens at
-    ``port``.
+    ``port``; only then the counters of ``unheard`` are asked, too: else they tell of other ports.
     """
     wanted = text(arguments, "wanted")
     if wanted == "sender":
@@ -107,13 +107,14 @@ def answer(arguments: Json) -> Any:
     else:
         raise BadQuestion("wanted: expected port, sender, raw, half-open or listener")
     document = _document(found)
-    if "counters" in arguments:
-        names = text(arguments, "counters").split()
-        moved = within(arguments, lambda: moving(names))
-        document.update(moved=moved.name, is_moving=moved.is_now)
+    names = str(arguments.get("counters", "")).split()
     if wanted == "listener":
         document.update(is_time_wait=waits, has_refused=has_refused)
         document["is_nobody"] = all(one.port != arguments.get("port") for one in everyone)
+        names += str(arguments.get("unheard", "")).split() if document["is_nobody"] else []
+    if names:
+        moved = within(arguments, lambda: moving(names))
+        document.update(moved=moved.name, is_moving=moved.is_now)
     if wanted == "port":
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
         _add_program(document, group_programs.INGRESS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import pytest
 
+from netconsole_collector.questions.moving import Moved
 from netconsole_collector.questions.net import sockets
 from netconsole_collector.questions.net.rtnetlink import Interface
-from netconsole_collector.questions.net.sockets import refused_in
+from netconsole_collector.questions.net.sockets import WaitingSocket, refused_in
 
 IP = b"IpExt: InNoRoutes InOctets\nIpExt: 5 7\n"
 
@@ -30,6 +32,27 @@ def test_refused_time_stamps_are_known_by_a_counter_where_no_reason_tells(
 
 def test_without_counters_nothing_was_refused() -> None:
     assert not refused_in(b"")
+
+
+@pytest.mark.parametrize(
+    ("listens_at", "asked"), [(9, ["Checksums"]), (80, ["Checksums", "Resets"]), (None, ["Checksums", "Resets"])]
+)
+def test_resets_are_asked_about_only_where_nobody_listens(
+    monkeypatch: pytest.MonkeyPatch, listens_at: int | None, asked: list[str]
+) -> None:
+    """The resets of another port were more than the wrong checksums of this one, which were not told then."""
+    everyone = [] if listens_at is None else [WaitingSocket(10, "::", listens_at, "", 0, 128, 7)]
+    seen: list[Sequence[str]] = []
+
+    def moves(names: Sequence[str]) -> Moved:
+        seen.append(names)
+        return Moved(names[0], True)
+
+    monkeypatch.setattr(sockets, "within", lambda _arguments, ask: ask())
+    monkeypatch.setattr(sockets, "_listening", lambda _ends: (everyone, False, False))
+    monkeypatch.setattr(sockets, "moving", moves)
+    told = sockets.answer({"wanted": "listener", "port": 9, "counters": "Checksums", "unheard": "Resets"})
+    assert (seen, told["moved"], told["is_nobody"]) == ([asked], "Checksums", listens_at != 9)
 
 
 def link(number: int, name: str, kind: bytes, master: int = 0) -> Interface:
