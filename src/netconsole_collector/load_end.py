@@ -26,6 +26,17 @@ from array import array
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from netconsole_collector.load_guest import TAP, LoadGuest
+from netconsole_collector.load_switch import (
+    BEHIND,
+    BRIDGE,
+    DROPPED,
+    LOCAL,
+    LOCAL_MAC,
+    OVER,
+    OVER_MAC,
+    UPCALLED,
+    LoadSwitch,
+)
 
 DEVICE = "nc-load"
 ADDRESSES = ("192.0.2.1", "192.0.2.2")
@@ -33,6 +44,8 @@ ADDRESSES = ("192.0.2.1", "192.0.2.2")
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 GUEST_NEAR, GUEST, GUEST_MAC = "198.51.100.1", "198.51.100.2", "02:00:00:00:00:03"
 """The tap at the far end, and who is behind it (from the same RFC)."""
+_TARGETS = {"": ADDRESSES[1], "guest": GUEST, "over": OVER, "upcall": UPCALLED, "drop": DROPPED}
+"""To whom the load goes, by the name that commands have for it."""
 CLOSED_PORT = 9
 PAYLOAD = bytes(64)
 CHUNK = 128 * 1024
@@ -93,6 +106,7 @@ class _End:
     def __init__(self) -> None:
         self._ports: Mapping[str, int] = {}
         self._guest: Optional[LoadGuest] = None
+        self._switch: Optional[LoadSwitch] = None
 
     def do_hello(self) -> Result:
         return {"pid": os.getpid(), "cpus": sorted(os.sched_getaffinity(0))}
@@ -125,6 +139,20 @@ class _End:
         """Send what is for the guest by the other end."""
         _ip("route", "add", GUEST, "via", ADDRESSES[1])
 
+    def do_switch(self, peer: int) -> None:
+        """Make a bridge of Open vSwitch, with this end at it and a wire to the namespace of process ``peer``."""
+        self._switch = LoadSwitch(_run, peer)
+        _ip("link", "set", BRIDGE, "address", LOCAL_MAC, "up")
+        _ip("address", "add", f"{LOCAL}/24", "dev", BRIDGE)
+        for one in (OVER, UPCALLED, DROPPED):
+            _ip("neighbour", "replace", one, "lladdr", OVER_MAC, "dev", BRIDGE, "nud", "permanent")
+
+    def do_behind(self) -> None:
+        """Bring up the wire from a bridge that the other end has made."""
+        _ip("link", "set", BEHIND, "address", OVER_MAC, "up")
+        _ip("address", "add", f"{OVER}/24", "dev", BEHIND)
+        _ip("neighbour", "replace", LOCAL, "lladdr", LOCAL_MAC, "dev", BEHIND, "nud", "permanent")
+
     def do_received(self) -> Result:
         """Packets that the guest has received so far."""
         assert self._guest is not None
@@ -152,35 +180,40 @@ class _End:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return {"cpu_ns": _cpu_ns() + round((children.ru_utime + children.ru_stime) * 1e9)}
 
-    def do_stream(self, streams: int, seconds: float) -> Result:
-        """Send bytes as fast as possible over this many connections."""
-        sockets = [_connect(self._ports["tcp"], b"s") for _ in range(streams)]
+    def do_stream(
+        self, streams: int, seconds: float, kind: str = "tcp", size: int = CHUNK, threads: int = 0, to: str = ""
+    ) -> Result:
+        """Send ``size`` bytes at a time as fast as possible over this many connections.
+
+        ``threads``: so many send, each over its share of them in turn; 0: one for each connection.
+        """
+        sockets = [self._connected_to(to, kind, b"s") for _ in range(streams)]
         stop = threading.Event()
-        sent = [0] * streams
+        sent = [0] * (threads or streams)
 
         def push(number: int) -> None:
-            wire, chunk = sockets[number], memoryview(bytes(CHUNK))
+            own, chunk = sockets[number :: len(sent)], memoryview(bytes(size))
             while not stop.is_set():
-                sent[number] += wire.send(chunk)
+                for wire in own:
+                    sent[number] += wire.send(chunk)
 
-        threads = [threading.Thread(target=push, args=(number,)) for number in range(streams)]
-        for thread in threads:
+        pushing = [threading.Thread(target=push, args=(number,)) for number in range(len(sent))]
+        for thread in pushing:
             thread.start()
         time.sleep(WARM_S)
         before, began = sum(sent), time.monotonic()
         time.sleep(seconds)
         units, elapsed_s = sum(sent) - before, time.monotonic() - began
         stop.set()
-        for thread in threads:
+        for thread in pushing:
             thread.join()
         for wire in sockets:
             wire.close()
         return {"units": units, "seconds": elapsed_s, "units_in_all": sum(sent)}
 
-    def do_round_trips(self, kind: str, seconds: float) -> Result:
+    def do_round_trips(self, kind: str, seconds: float, to: str = "") -> Result:
         """Send small requests, each when the answer to the last one has arrived."""
-        wire = _connect(self._ports["tcp"], b"r") if kind == "tcp" else _connected(self._ports["echo"])
-        with wire:
+        with self._connected_to(to, kind, b"r") as wire:
             warm = len(_exchange(wire, WARM_S))
             taken = sorted(_exchange(wire, seconds))
         if not taken:
@@ -189,20 +222,26 @@ class _End:
         at.update(min=taken[0], max=taken[-1])
         return {"units": len(taken), "units_in_all": warm + len(taken), "mean": sum(taken) / len(taken), **at}
 
-    def do_datagrams(self, dropped: bool, seconds: float, guest: bool = False) -> Result:
-        """Send small datagrams as fast as possible, to a socket that receives them, to a closed port, to the guest."""
-        to = (GUEST if guest else ADDRESSES[1], CLOSED_PORT if dropped or guest else self._ports["sink"])
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
-            warm = _send(wire, to, WARM_S)
-            cpu_ns = _cpu_ns()
-            began = time.monotonic()
-            units = _send(wire, to, seconds)
-            return {
-                "units": units,
-                "units_in_all": warm + units,
-                "seconds": time.monotonic() - began,
-                "cpu_ns": _cpu_ns() - cpu_ns,
-            }
+    def do_datagrams(self, dropped: bool, seconds: float, to: str = "", flows: int = 1) -> Result:
+        """Send small datagrams as fast as possible, to a socket that receives them or to a closed port; of these flows.
+
+        Each flow has a socket of its own, and a thread where there are several.
+        """
+        target = _TARGETS[to], CLOSED_PORT if dropped or to == "guest" else self._ports["sink"]
+        wires = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
+        warm = _send_all(wires, target, WARM_S)
+        cpu_ns, began = _cpu_ns(), time.monotonic()
+        units = _send_all(wires, target, seconds)
+        elapsed_s, used_ns = time.monotonic() - began, _cpu_ns() - cpu_ns
+        for wire in wires:
+            wire.close()
+        return {"units": units, "units_in_all": warm + units, "seconds": elapsed_s, "cpu_ns": used_ns}
+
+    def _connected_to(self, to: str, kind: str, purpose: bytes) -> socket.socket:
+        """A connection to a server of the other end: ``s`` takes what comes, ``r`` answers."""
+        if kind == "tcp":
+            return _connect(_TARGETS[to], self._ports["tcp"], purpose)
+        return _connected(_TARGETS[to], self._ports["echo" if purpose == b"r" else "sink"])
 
 
 _PERCENTILES = (("p50", 0.50), ("p90", 0.90), ("p99", 0.99))
@@ -242,16 +281,33 @@ def _send(wire: socket.socket, to: Tuple[str, int], seconds: float) -> int:
     return sent
 
 
-def _connected(port: int) -> socket.socket:
+def _send_all(wires: List[socket.socket], to: Tuple[str, int], seconds: float) -> int:
+    """By each of them at once."""
+    sent = [0] * len(wires)
+
+    def send(number: int) -> None:
+        sent[number] = _send(wires[number], to, seconds)
+
+    others = [threading.Thread(target=send, args=(number,)) for number in range(1, len(wires))]
+    for thread in others:
+        thread.start()
+    send(0)
+    for thread in others:
+        thread.join()
+    return sum(sent)
+
+
+def _connected(address: str, port: int) -> socket.socket:
     wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     wire.settimeout(None)
-    wire.connect((ADDRESSES[1], port))
+    wire.connect((address, port))
     return wire
 
 
-def _connect(port: int, purpose: bytes) -> socket.socket:
-    wire = socket.create_connection((ADDRESSES[1], port))
-    wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _connect(address: str, port: int, purpose: bytes) -> socket.socket:
+    wire = socket.create_connection((address, port))
+    if purpose == b"r":
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     wire.send(purpose)
     return wire
 
@@ -261,8 +317,8 @@ def _connect(port: int, purpose: bytes) -> socket.socket:
 
 def _listen() -> int:
     server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    server.bind((ADDRESSES[1], 0))
-    server.listen(16)
+    server.bind(("", 0))
+    server.listen(128)
 
     def accept() -> None:
         while True:
@@ -278,7 +334,7 @@ def _listen() -> int:
 def _bind(serve: Callable[[socket.socket], None]) -> int:
     wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     wire.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
-    wire.bind((ADDRESSES[1], 0))
+    wire.bind(("", 0))
     threading.Thread(target=serve, args=(wire,), daemon=True).start()
     return int(wire.getsockname()[1])
 
@@ -332,9 +388,14 @@ def _own_namespace() -> None:
 
 
 def _ip(*words: str) -> None:
+    _run("ip", "iproute2", *words)
+
+
+def _run(program: str, package: str, *words: str) -> None:
+    """Raises RuntimeError."""
     try:
         done = subprocess.run(
-            ["ip", *words],
+            [program, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -343,6 +404,6 @@ def _ip(*words: str) -> None:
             timeout=30,
         )
     except OSError as error:
-        raise RuntimeError("ip (iproute2) cannot be run: {}".format(error.strerror)) from None
+        raise RuntimeError("{} ({}) cannot be run: {}".format(program, package, error.strerror)) from None
     if done.returncode:
-        raise RuntimeError("ip {}: {}".format(" ".join(words), done.stderr.strip()))
+        raise RuntimeError("{} {}: {}".format(program, " ".join(words), done.stderr.strip()))

@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
@@ -22,7 +22,8 @@ MAX_ANSWER_BYTES = 1 << 16
 LIMIT_S = 30.0
 """How long to wait for the answer of an end, in addition to the time that it was asked to run."""
 _TRIAL_S = 0.05
-STREAMS = 4
+STREAMS, WRITERS = 4, 100
+"""The second as iperf3 -P 100 -l 32 has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Workload:
     """True: both ends run on all CPUs. False: each end has one CPU."""
     guest: Literal["", "to", "from"] = ""
     """Packets that a guest behind tap and vhost at the far end receives, or sends."""
+    is_over_switch: bool = False
+    """Over a bridge of Open vSwitch, instead of from end to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +60,39 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("udp_round_trip", "UDP request and answer", {"do": "round_trips", "kind": "udp"}, "round trip"),
     Workload("small", "64-byte datagrams", {"do": "datagrams", "dropped": False}, "datagram"),
     Workload("dropped", "dropped datagrams", {"do": "datagrams", "dropped": True}, "datagram"),
-)
+    Workload("small_flows", f"64-byte datagrams, {STREAMS} flows", {"do": "datagrams", "dropped": False,
+             "flows": STREAMS}, "datagram", spread=True),
+    Workload("udp_stream", "UDP, 1 400-byte datagrams", {"do": "stream", "streams": 1, "kind": "udp", "size": 1400},
+             "byte"),
+    Workload("tcp_writes", f"TCP, {WRITERS} streams of 32-byte writes from one thread", {"do": "stream",
+             "streams": WRITERS, "size": 32, "threads": 1}, "byte", spread=True),
+)  # fmt: skip
 GUEST_WORKLOADS: tuple[Workload, ...] = (
-    Workload("to_guest", "to a guest", {"do": "datagrams", "dropped": False, "guest": True}, "datagram", guest="to"),
+    Workload("to_guest", "to a guest", {"do": "datagrams", "dropped": False, "to": "guest"}, "datagram", guest="to"),
     Workload("from_guest", "from a guest", {"do": "from_guest"}, "datagram", guest="from"),
 )
 """Over tap and vhost: for probes of that path."""
-OF_GUESTS = frozenset({"vhost_net", "tun", "kvm"})
+_OVER = ", over Open vSwitch"
+SWITCH_WORKLOADS: tuple[Workload, ...] = (
+    *(
+        replace(load, name=f"over_{load.name}", title=load.title + _OVER, command={**load.command, "to": "over"},
+                is_over_switch=True)
+        for load in WORKLOADS if load.name != "dropped"
+    ),
+    Workload("upcalls", f"datagrams for an upcall{_OVER}", {"do": "datagrams", "dropped": False, "to": "upcall"},
+             "datagram", is_over_switch=True),
+    Workload("dropped_by_flow", f"datagrams that a flow drops{_OVER}", {"do": "datagrams", "dropped": False,
+             "to": "drop"}, "datagram", is_over_switch=True),
+)  # fmt: skip
+"""Over a bridge of the kernel's Open vSwitch: for its probes."""
+ALL_WORKLOADS = (*WORKLOADS, *GUEST_WORKLOADS, *SWITCH_WORKLOADS)
+OF_GUESTS, OF_SWITCHES = frozenset({"vhost_net", "tun", "kvm"}), frozenset({"openvswitch"})
 """The kernel modules whose work these probes watch."""
 ROUND_TRIPS = ("min", "mean", "p50", "p90", "p99", "max")
 
 
 def _metrics() -> Iterator[LoadMetric]:
-    for load in (*WORKLOADS, *GUEST_WORKLOADS):
+    for load in ALL_WORKLOADS:
         if load.unit == "byte":
             yield LoadMetric(f"{load.name}.mb_per_s", load.name, f"{load.title}: throughput", "MB/s", "down")
             yield LoadMetric(f"{load.name}.cpu_ns_per_kb", load.name, f"{load.title}: CPU of both ends", "ns/kB", "up")
@@ -163,7 +186,23 @@ class LoadEnds:
             far.ask({"do": "guest"})
             near.ask({"do": "to_guest"})
             self._spread = None  # vhost's worker has to be placed, too
-            for one in GUEST_WORKLOADS:
+        except Unable as error:
+            return str(error)
+        return self._tried(GUEST_WORKLOADS)
+
+    def open_switch(self) -> str:
+        """Put a bridge of Open vSwitch between the ends, beside the pair. Returns why there can be none, or nothing."""
+        near, far = self._ends
+        try:
+            near.ask({"do": "switch", "peer": int(far.ask({"do": "hello"})["pid"])})
+            far.ask({"do": "behind"})
+        except Unable as error:
+            return str(error)
+        return self._tried(SWITCH_WORKLOADS)
+
+    def _tried(self, workloads: Sequence[Workload]) -> str:
+        try:
+            for one in workloads:
                 self.run(one, _TRIAL_S)
         except Unable as error:
             return str(error)

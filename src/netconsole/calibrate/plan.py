@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from netconsole.base.errors import Unable
-from netconsole.calibrate.load import GUEST_WORKLOADS, METRICS, OF_GUESTS, WORKLOADS, LoadEnds, Workload
+from netconsole.calibrate.load import (
+    ALL_WORKLOADS,
+    GUEST_WORKLOADS,
+    METRICS,
+    OF_GUESTS,
+    OF_SWITCHES,
+    SWITCH_WORKLOADS,
+    WORKLOADS,
+    LoadEnds,
+    Workload,
+)
 from netconsole.calibrate.tool import ProgramRuns, Runs, Tool
 from netconsole.far.host import THIS_HOST, AnyHost
 from netconsole.host import door
@@ -22,7 +32,7 @@ _LOOK_S = 1.0
 _SETTLE_S = 0.2
 """After a compile, until the CPU caches hold the traffic's data again."""
 _RUN_TIMES_S = 0.2
-TIMED = tuple(load for load in (*WORKLOADS, *GUEST_WORKLOADS) if load.unit != "byte")
+TIMED = tuple(load for load in ALL_WORKLOADS if load.unit != "byte")
 """Workloads whose run times are measured: those counted in packets or round trips."""
 
 
@@ -69,9 +79,8 @@ def busy_pct(host: AnyHost = THIS_HOST) -> float:
     return 100 * (after.busy_ms - before.busy_ms) / max(1, after.all_ms - before.all_ms)
 
 
-def duration_s(treatments: int, pairs: int, window_s: float, is_over_guest: bool) -> float:
-    """About how long :func:`run` will take. ``is_over_guest``: with the load over tap and vhost."""
-    loads = [*WORKLOADS, *(GUEST_WORKLOADS if is_over_guest else ())]
+def duration_s(treatments: int, pairs: int, window_s: float, loads: Sequence[Workload]) -> float:
+    """About how long :func:`run` will take with these workloads."""
     all_of_them_s = (window_s + 0.12) * len(loads)
     run_times_s = len([one for one in loads if one in TIMED]) * (_RUN_TIMES_S + 0.3)
     each_s = (treatments + 1) * (2 * all_of_them_s + 0.3) + treatments * (run_times_s + 1.0)
@@ -99,7 +108,7 @@ def run(
             " probes cost, and suffer from the load that is made here; --force measures all the same"
         )
     with LoadEnds(host) as load, Tool(host) as tool:
-        workloads = [*workloads, *_over_a_guest(load, manifests, say)]
+        workloads = [*workloads, *_more(load, manifests, say)]
         possible = _possible(tool, treatments, say)
         all_of_them = [Treatment(NOTHING), *possible]
         outcome = Outcome({one.name: Measured() for one in all_of_them}, {}, busy, possible)
@@ -116,19 +125,27 @@ def run(
     return outcome
 
 
-def is_of_guests(manifests: Sequence[Manifest]) -> bool:
-    """Whether one of the probes watches the path of VMs."""
-    return any(manifest.module in OF_GUESTS for manifest in manifests)
+def workloads_of(manifests: Sequence[Manifest]) -> Sequence[Workload]:
+    """Those by which these probes are measured, where all of them can be made."""
+    modules = {manifest.module for manifest in manifests}
+    guest = GUEST_WORKLOADS if modules & OF_GUESTS else ()
+    return (*WORKLOADS, *guest, *(SWITCH_WORKLOADS if modules & OF_SWITCHES else ()))
 
 
-def _over_a_guest(load: LoadEnds, manifests: Sequence[Manifest], say: Callable[[str], None]) -> Sequence[Workload]:
-    """The load over tap and vhost, where probes of that path are measured and it can be made."""
-    if not is_of_guests(manifests):
-        return ()
-    why = load.open_guest()
-    if why:
-        say(f"left out: the load over tap and vhost: {why}")
-    return () if why else GUEST_WORKLOADS
+def _more(load: LoadEnds, manifests: Sequence[Manifest], say: Callable[[str], None]) -> Sequence[Workload]:
+    """The load over tap and vhost, and over Open vSwitch: where probes of that are measured and it can be made."""
+    wanted, found = workloads_of(manifests), list[Workload]()
+    for name, workloads, opened in (
+        ("tap and vhost", GUEST_WORKLOADS, load.open_guest),
+        ("Open vSwitch", SWITCH_WORKLOADS, load.open_switch),
+    ):
+        if workloads[0] in wanted:
+            why = opened()
+            if why:
+                say(f"left out: the load over {name}: {why}")
+            else:
+                found += workloads
+    return found
 
 
 def _possible(tool: Tool, treatments: Sequence[Treatment], say: Callable[[str], None]) -> list[Treatment]:

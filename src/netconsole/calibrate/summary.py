@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from netconsole.base.timestamps import utc
 from netconsole.calibrate.estimate import Interval, change_pct, log_ratio, mean_interval, verdict
-from netconsole.calibrate.load import GUEST_WORKLOADS, METRICS, WORKLOADS
+from netconsole.calibrate.load import ALL_WORKLOADS, METRICS
 from netconsole.calibrate.plan import NOTHING, Measured, Outcome, Treatment
 from netconsole.calibrate.result import Bounds, Entry, InKernel, LoadChange, PerCount, ProgramTime, ToolUse
 from netconsole.calibrate.tool import ProgramRuns
@@ -87,7 +87,7 @@ def _programs(measured: Measured) -> dict[tuple[str, str], ProgramRuns]:
 
 def _in_kernel(measured: Measured, empty_ns: Mapping[str, float]) -> list[InKernel]:
     found = []
-    for workload in (*WORKLOADS, *GUEST_WORKLOADS):
+    for workload in ALL_WORKLOADS:
         stretches = [(runs, units) for runs, units in measured.runs.get(workload.name, ()) if runs.measured and units]
         if len(stretches) < 2:
             continue

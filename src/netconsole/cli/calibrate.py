@@ -75,7 +75,7 @@ def calibrate(
     from netconsole.host import door
 
     involved = [manifests[name] for name in dict.fromkeys(r.name for one in treatments for r in one.requests)]
-    needed_s = plan.duration_s(len(treatments), pairs, window_s, plan.is_of_guests(involved))
+    needed_s = plan.duration_s(len(treatments), pairs, window_s, plan.workloads_of(involved))
     _say(f"{len(treatments)} to measure, {pairs} pairs each: about {needed_s / 60:.1f} min with two CPUs busy")
     with approach(host) as way:
         there = enter(way, manifests)

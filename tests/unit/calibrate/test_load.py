@@ -9,7 +9,7 @@ import pytest
 
 from netconsole.base.errors import Unable
 from netconsole.calibrate import plan
-from netconsole.calibrate.load import GUEST_WORKLOADS, METRICS, LoadEnds
+from netconsole.calibrate.load import GUEST_WORKLOADS, METRICS, SWITCH_WORKLOADS, WORKLOADS, LoadEnds
 from netconsole.probes.catalogue import load_all
 
 TO, FROM = GUEST_WORKLOADS
@@ -24,14 +24,18 @@ class End:
         self.received = 0
 
     def ask(self, command: Mapping[str, Any], seconds: float = 0.0) -> dict[str, Any]:
-        if command["do"] == "guest" and self.error:
+        if command["do"] in ("guest", "switch") and self.error:
             raise Unable(self.error)
         if command["do"] == "received":
             self.received += self.comes
             return {"units": self.received}
         if command["do"] == "from_guest":
             return {"units": 300, "units_in_all": 360, "seconds": 0.5}
-        answers: dict[str, dict[str, Any]] = {"used": {"cpu_ns": 0}, "datagrams": dict(SENT)}
+        spread = {"units": 9, "units_in_all": 9, **dict.fromkeys(("min", "mean", "p50", "p90", "p99", "max"), 1000)}
+        answers: dict[str, dict[str, Any]] = {
+            "used": {"cpu_ns": 0}, "datagrams": dict(SENT), "hello": {"pid": 7}, "round_trips": spread,
+            "stream": dict(SENT),
+        }  # fmt: skip
         return answers.get(command["do"], {})
 
     def close(self) -> None:
@@ -40,7 +44,7 @@ class End:
 
 def ends(comes: int, error: str = "") -> LoadEnds:
     made = LoadEnds()
-    made._ends = [End(0), End(comes, error)]  # type: ignore[list-item]
+    made._ends = [End(0, error), End(comes, error)]  # type: ignore[list-item]
     return made
 
 
@@ -62,7 +66,18 @@ def test_what_a_guest_sends_is_what_vhost_takes() -> None:
 def test_a_path_that_nothing_passes_is_left_out_with_its_reason(comes: int, error: str, said: str) -> None:
     told: list[str] = []
     manifests = load_all()
-    workloads = plan._over_a_guest(ends(comes, error), [manifests["vhost_queues"]], told.append)
+    workloads = plan._more(ends(comes, error), [manifests["vhost_queues"]], told.append)
     assert list(workloads) == ([] if said else list(GUEST_WORKLOADS))
     assert [one for one in told if said not in one] == [] and bool(told) == bool(said)
-    assert plan._over_a_guest(ends(0), [manifests["softirq_health"]], told.append) == ()
+    assert plan._more(ends(0), [manifests["softirq_health"]], told.append) == []
+
+
+@pytest.mark.parametrize("error", ["", "no Open vSwitch"])
+def test_probes_of_open_vswitch_are_measured_over_a_bridge_of_it(error: str) -> None:
+    told: list[str] = []
+    of = [load_all()["ovs_drops"]]
+    workloads = plan._more(ends(9, error), of, told.append)
+    assert workloads == ([] if error else list(SWITCH_WORKLOADS))
+    assert told == ([f"left out: the load over Open vSwitch: {error}"] if error else [])
+    assert plan.workloads_of(of) == (*WORKLOADS, *SWITCH_WORKLOADS)
+    assert all(one.command["to"] for one in SWITCH_WORKLOADS)
