@@ -1,4 +1,5 @@
-"""Measures what programs take for a run: of the data path of virtual machines, host_path, conntrack, block_path.
+"""Measures what programs take for a run: of the data path of virtual machines and their disks, host_path, conntrack,
+block_path.
 
 They run on kernel objects made by the tests (tests/live/contexts), on this machine's CPU, by loads and by helpers: so
 vhost and KVM need not be there. Prints the median of ns per run by the kernel's statistics, which take 60 to 70 of
@@ -21,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from netconsole_collector.kernel import syscalls
+from tests.live.contexts import test_virtio_blk as vm_disk
 from tests.live.contexts.losses import test_conntrack as conntrack
 from tests.live.contexts.vhost import test_irq_path as irq
 from tests.live.contexts.vhost import test_kvm_irqs as kvm
@@ -173,6 +175,20 @@ def of_block(probe: UnattachedProbe) -> list[Step]:
     ]
 
 
+def of_vm_disk(probe: UnattachedProbe) -> list[Step]:
+    """An I/O of a VM, alone in flight, which QEMU's own thread asks for."""
+    machine = vm_disk.Machine(probe)
+    device, call = machine.queues[0]
+    bio = machine.bio()
+    return [
+        probe.prepare("b1", 0, device, vm_disk.KICK_AT, 4, 0),
+        probe.prepare("b2", call),
+        probe.prepare("b3", bio),
+        probe.prepare("b4", bio),
+        probe.prepare("b5", 0, 0, 0, vm_disk.EPOLLIN),
+    ]
+
+
 PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "vhost_queues": (vhost.FUNCTIONS, of_vhost),
     "tun_queues": (tun.FUNCTIONS, of_tun),
@@ -182,6 +198,7 @@ PROBES: dict[str, tuple[Functions, Callable[[UnattachedProbe], list[Step]]]] = {
     "host_path": ({}, of_path),
     "host_path, a storm": ({}, of_path_in_storm),
     "block_path": ({}, of_block),
+    "virtio_blk": (vm_disk.FUNCTIONS, of_vm_disk),
     "conntrack": ({}, of_tracked),
     "conntrack, a storm": ({}, of_tracked_storm),
 }

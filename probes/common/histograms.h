@@ -42,6 +42,16 @@ static inline void nc_bucket_add(struct nc_bucket *bucket, u64 value)
         bucket->min_inverted = ~value;
 }
 
+/* ns: when each point was passed. Between CPUs the clock may go back a little (ktime_get_mono_fast_ns). */
+static inline void put_in_order(u64 *ns, int points)
+{
+#pragma unroll
+    for (int i = 1; i < points; i++) {
+        if (ns[i] < ns[i - 1])
+            ns[i] = ns[i - 1];
+    }
+}
+
 /* A whole histogram for each CPU in an array: BPF_PERCPU_ARRAY(late, struct nc_cpu_histogram, n). For hooks so hot that the call that a
  * hash needs would be half of their time. */
 #define NC_SLOTS 496    /* for all values of a u64 */

@@ -13,16 +13,6 @@ struct stage_key {
 };
 BPF_TABLE("hash", struct stage_key, struct nc_bucket, stages, NC_ROWS_stages);
 
-/* ns: when each point was passed. Between CPUs the clock may go back a little (ktime_get_mono_fast_ns). */
-static inline void put_in_order(u64 *ns, int points)
-{
-#pragma unroll
-    for (int i = 1; i < points; i++) {
-        if (ns[i] < ns[i - 1])
-            ns[i] = ns[i - 1];
-    }
-}
-
 static inline void account_stage(struct stage_key *key, u64 ns)
 {
     struct nc_bucket none = {};

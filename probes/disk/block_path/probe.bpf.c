@@ -9,6 +9,7 @@
  */
 
 #include "../../common/netconsole.h"
+#include "../../common/block.h"
 #include "submitter.h"
 
 enum { IOS, REQUESTS, ERRORS };     /* counters */
@@ -201,24 +202,6 @@ BPF_PERCPU_ARRAY(records, struct io_event, 1);
 #define DISK_OF_REQUEST(request) ({ struct request_queue *nc_queue = NC_GET(request, q); NC_GET(nc_queue, disk); })
 #endif
 
-#define OPERATION_MASK 0xff     /* REQ_OP_MASK */
-static inline u64 operation_of(u32 flags, u64 bytes)
-{
-    switch (flags & OPERATION_MASK) {
-    case REQ_OP_READ:
-        return NC_WORD('r', 'e', 'a', 'd', 0, 0, 0, 0);
-    case REQ_OP_WRITE:
-        if (bytes || !(flags & 1u << __REQ_PREFLUSH))
-            return NC_WORD('w', 'r', 'i', 't', 'e', 0, 0, 0);
-        return NC_WORD('f', 'l', 'u', 's', 'h', 0, 0, 0);
-    case REQ_OP_FLUSH:
-        return NC_WORD('f', 'l', 'u', 's', 'h', 0, 0, 0);
-    case REQ_OP_DISCARD:
-    case REQ_OP_SECURE_ERASE:
-        return NC_WORD('d', 'i', 's', 'c', 'a', 'r', 'd', 0);
-    }
-    return NC_WORD('o', 't', 'h', 'e', 'r', 0, 0, 0);
-}
 #define IS_DISCARD(flags) (((flags) & OPERATION_MASK) == REQ_OP_DISCARD || ((flags) & OPERATION_MASK) == REQ_OP_SECURE_ERASE)
 
 /* The name, by a pointer as NC_GET takes it. */

@@ -12,19 +12,12 @@
 #include "../../common/netconsole.h"
 #include "../../common/checks.h"
 #include "../../common/resumed.h"
-#include "../../common/kvm.h"
+#include "../../common/kicks.h"
 #include "../../common/tap.h"
 #include "../../common/stages.h"
 
 enum { RUNS };              /* counters */
 enum { BACKEND, KICK };     /* checks */
-
-struct kicks {
-    u64 first_ns;   /* K1 of the first kick that no run has answered */
-    u64 count;
-    u64 answered;
-};
-BPF_TABLE("lru_hash", u64, struct kicks, kicks, 8192);      /* by eventfd */
 
 struct run {
     struct tap_queue tap;
@@ -74,38 +67,6 @@ struct run_event {
 };
 BPF_PERCPU_ARRAY(records, struct run_event, 1);
 
-/* ---- K1 ---- */
-
-/* Are these kicks from before a rest? Then a run that nobody saw has answered them. */
-static inline int is_forgotten(struct kicks *kick)
-{
-    return kick->first_ns && kick->first_ns <= nc_resumed_ns();
-}
-
-int kicked(void *ctx)
-{
-    struct kvm_io_device *device = NC_PARAMETER(1);
-    u64 address = (u64)NC_PARAMETER(2);
-    int length = (long)NC_PARAMETER(3);
-    void *value = NC_PARAMETER(4);
-    struct _ioeventfd *one = (void *)device - offsetof(struct _ioeventfd, dev);
-    struct kicks *kick, none = {};
-    u64 eventfd;
-
-    if (!nc_config_get() || !kvm_kick_is_meant(one, address, length, value))
-        return 0;
-    eventfd = (u64)NC_READ(one, eventfd);
-    kick = kicks.lookup_or_try_init(&eventfd, &none);
-    if (!kick)
-        return 0;
-    if (is_forgotten(kick))
-        kick->answered = kick->count;
-    __sync_fetch_and_add(&kick->count, 1);
-    if (kick->first_ns <= nc_resumed_ns())
-        kick->first_ns = bpf_ktime_get_ns();
-    return 0;
-}
-
 /* ---- K2 ---- */
 
 /* include/uapi/linux/virtio_ring.h */
@@ -117,19 +78,6 @@ int kicked(void *ctx)
 static inline int is_queued_again(struct vhost_virtqueue *vq)
 {
     return NC_READ(vq, used_flags) & VRING_USED_F_NO_NOTIFY;
-}
-
-/* The kicks that a run answers. Also one that is left out: they must not wait for the next one. */
-static inline void answer(struct kicks *kick, struct run *run)
-{
-    u64 count = kick->count;
-
-    if (!is_forgotten(kick)) {
-        run->ns[0] = kick->first_ns;
-        run->kicks = count - kick->answered;
-    }
-    kick->answered = count;
-    kick->first_ns = 0;
 }
 
 int begun(void *ctx)
@@ -148,8 +96,8 @@ int begun(void *ctx)
         return 0;
     if (!is_queued_again(vq) && !nc_check(KICK, kick != NULL))
         return 0;
-    if (kick)
-        answer(kick, &run);
+    if (kick)           /* also of a run that is left out: they must not wait for the next one */
+        run.kicks = answer(kick, &run.ns[0]);
     if (checked_tap_of_socket(&run.tap, sock, BACKEND) || !nc_place_wanted(config, &run.tap.place))
         return 0;
     run.ns[1] = bpf_ktime_get_ns();

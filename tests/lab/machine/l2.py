@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,6 +83,29 @@ class Card:
         return Address(self.address.partition("/")[0], self.mac)
 
 
+@dataclass(frozen=True)
+class Disk:
+    """A disk of a guest on a block device or file of the hypervisor, past its page cache: /dev/vda, then /dev/vdb, …"""
+
+    path: str
+    aio: str = "native"
+    iothread: bool = True
+    """Whether it has an I/O thread of its own. Without one QEMU's main thread serves it."""
+    polls: bool = True
+    """Whether that thread looks into the queue by itself for a while (poll-max-ns, as QEMU does), so that the guest
+    does not kick."""
+
+    def options(self, number: int) -> list[str]:
+        """For QEMU."""
+        thread = f"thread{number}"
+        polling = "" if self.polls else ",poll-max-ns=0"
+        return [
+            *(["-object", f"iothread,id={thread}{polling}"] if self.iothread else []),
+            *("-drive", f"file={self.path},if=none,id=disk{number},format=raw,cache=none,aio={self.aio}"),
+            *("-device", f"virtio-blk-pci,drive=disk{number}" + (f",iothread={thread}" if self.iothread else "")),
+        ]
+
+
 class Guest:
     """A virtual machine; `start` boots it, `stop` ends it, `card` says where it is attached.
 
@@ -89,10 +113,11 @@ class Guest:
     guest (guest_door.py), and disturbs nothing on the first one.
     """
 
-    def __init__(self, hypervisor: Hypervisor, name: str, card: Card) -> None:
+    def __init__(self, hypervisor: Hypervisor, name: str, card: Card, disks: Sequence[Disk] = ()) -> None:
         self.hypervisor = hypervisor
         self.name = name
         self.card = card
+        self.disks = disks
         self._process: Process | None = None
         self._tokens = itertools.count(1)
         self._known: list[Address] = []
@@ -222,7 +247,8 @@ class Guest:
             ip link set {self.card.tap} up
         """)
         files = {DOOR_PROGRAM.name: DOOR_PROGRAM.read_bytes()} if self.card.door else {}
-        hypervisor.write_file(image, initramfs.build(hypervisor.tree, script, MODULES, files))
+        modules = [*MODULES, *(["virtio_blk"] if self.disks else [])]
+        hypervisor.write_file(image, initramfs.build(hypervisor.tree, script, modules, files))
         if self.card.door:
             hypervisor.shell(f"""
                 cat {hypervisor.tree_inside}/{PYTHON_IMAGE} >>{image}
@@ -237,13 +263,15 @@ class Guest:
             *("qemu-system-x86_64", "-accel", "kvm", "-cpu", "host"),
             *("-m", str(MEMORY_WITH_PYTHON_MB if self.card.door else MEMORY_MB)),
             *("-smp", str(queues)),
-            *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-name", self.name),
+            *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+            *("-name", f"{self.name},debug-threads=on" if self.disks else self.name),
             *("-kernel", hypervisor.image_inside, "-initrd", image, "-append", KERNEL_ARGUMENTS),
             *("-serial", f"file:{self.console_file}", "-serial", "stdio"),
             *("-monitor", f"unix:{self.monitor_socket},server=on,wait=off"),
             *("-netdev", f"tap,id=net,ifname={self.card.tap},script=no,downscript=no,vhost=on,queues={queues}"),
             *("-device", f"virtio-net-pci,netdev=net,mac={self.card.mac},{mq}"),
             *(self._door() if self.card.door else ()),
+            *(option for number, disk in enumerate(self.disks) for option in disk.options(number)),
         )
 
     def _door(self) -> list[str]:

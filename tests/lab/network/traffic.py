@@ -164,7 +164,7 @@ def on_a_busy_cpu(hypervisor: Hypervisor, pids: list[str]) -> Iterator[None]:
 
 
 def qemu_pid(hypervisor: Hypervisor, guest: Guest) -> str:
-    return hypervisor.run("pgrep", "-f", f"^qemu-system-x86_64 .*-name {guest.name} ").text.split()[0]
+    return hypervisor.run("pgrep", "-f", f"^qemu-system-x86_64 .*-name {guest.name}[ ,]").text.split()[0]
 
 
 def worker_pids(hypervisor: Hypervisor, guest: Guest) -> list[str]:

@@ -129,12 +129,17 @@ def test_every_probe_is_narrowed_or_named_as_host_wide() -> None:
     """A new probe without a namespace or a device in its labels comes up here."""
     netns = host_wide(Profile("p", filters=FILTERS), MANIFESTS, MANIFESTS)
     titles = {one.title: name for name, one in MANIFESTS.items()}
-    of_no_namespace = {"block_path", "fs_path", "kvm_irqs", "mirror_xdp", "softirq_health", "softnet"}
+    of_no_namespace = {"block_path", "fs_path", "kvm_irqs", "mirror_xdp", "softirq_health", "softnet", "virtio_blk"}
     assert {titles[one] for one in netns} == of_no_namespace
     device = host_wide(Profile("p", filters={"device": "tap0"}), MANIFESTS, MANIFESTS)
     of_no_device = {"socket_drops", "socket_groups", "reuseport_skew", "protocol_counters", "ip_fragments"}
     of_many = {"host_path", "local_path", "echo_host", "echo_stack", "ovs_flows", "ovs_pmd"}
-    assert {titles[one] for one in device} == {"kvm_irqs", "softirq_health", "softnet"} | of_no_device | of_many
+    assert {titles[one] for one in device} == {
+        "kvm_irqs",
+        "softirq_health",
+        "softnet",
+        "virtio_blk",
+    } | of_no_device | of_many
     assert host_wide(Profile("p"), MANIFESTS, MANIFESTS) == []
 
 

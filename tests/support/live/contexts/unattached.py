@@ -163,9 +163,13 @@ class UnattachedProbe:
         """The same as a call, which is quicker where there are many."""
         return prepared(self._fds[program], *arguments)
 
+    def map(self, working_memory: str) -> Map:
+        """Of the program's own."""
+        return Map(self._working[working_memory])
+
     def write(self, working_memory: str, value: bytes, number: int = 0) -> None:
         """Into an element of an array of the program's own, on all CPUs."""
-        own = Map(self._working[working_memory])
+        own = self.map(working_memory)
         own.set(struct.pack("=I", number), value.ljust(own.slot_bytes, b"\0") * len(own.cpus))
 
     def read(self) -> None:
