@@ -32,10 +32,12 @@ HEADERS = "headers"
 OF_EACH_PROBE = (f"{CONTEXTS}/test_events.py::test_a_ring_that_nobody_reads_takes_what_it_has_room_for",)
 """Tests with a parameter for each probe."""
 USERS = {
+    "block.h": ("block_path", "virtio_blk"),
     "devices.h": ("host_path", "local_path"),
     "echo.h": ("echo_host", "echo_stack"),
     "flow_table.h": ("flow_top", "mirror"),
     "fragment.h": ("echo_stack", "mirror"),
+    "kicks.h": ("tx_kick_path", "virtio_blk"),
     "kvm.h": ("irq_path", "tx_kick_path"),
     "latency.h": ("host_path", "local_path"),
     "ovs.h": ("ovs_drops", "ovs_upcalls"),

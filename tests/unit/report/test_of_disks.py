@@ -52,6 +52,26 @@ def test_what_a_vm_asks_is_added_up_and_its_slowest_is_said() -> None:
     ]
 
 
+def test_the_way_of_its_ios_is_said_by_stage_and_what_was_not_timed_is_unknown() -> None:
+    """Of two threads; the stages of one were never known, for it always had several I/Os in flight."""
+    row = {"vm": "web", "device": "sdb", "operation": "read", "thread": "IO one", "tid": 8}
+    rows = [{**row, "ios": 900, "timed": 800}, {**row, "thread": "IO two", "tid": 9, "ios": 70, "timed": 0}]
+    late = {"B1-B2": 1e6, "B2-B3": 2e6, "B3-B4": 3e6, "B4-B5": 4e6, "total": 7e6}
+    stages = [{"unit": "ns", "count": 800, "p99": ns, "labels": {**row, "stage": stage}} for stage, ns in late.items()]
+    stages += [{"unit": "ns", "count": 1, "p99": 9e9, "labels": {**row, "vm": "db", "stage": "total"}}]
+    probe = {
+        "status": "attached",
+        "tables": {"ios": [*rows, {**row, "vm": "db", "ios": 1, "timed": 1}]},
+        "histograms": {"stages": {"unit": "ns", "by": stages}},
+    }
+    assert tables(snapshot(virtio_blk=probe)) == [
+        [
+            ["sdb", "read", "IO one", "900", "800", "1 ms", "2 ms", "3 ms", "4 ms", "7 ms"],
+            ["sdb", "read", "IO two", "70", "0", "–", "–", "–", "–", "–"],
+        ]
+    ]
+
+
 def test_where_nobody_looked_nothing_is_said() -> None:
     assert tables(snapshot()) == []
     assert tables(snapshot(block_path={"status": "failed", "why": "no BTF"})) == []
