@@ -6,7 +6,7 @@ is not kept for good, because the kernel gives the inode of a namespace that is 
 
 import os
 import time
-from typing import Dict, Optional
+from typing import Dict, Optional, Set
 
 _HOST = ("/proc/1/ns/net", "/proc/self/ns/net")
 _READ_EVERY_S = 1.0
@@ -23,6 +23,9 @@ class Namespaces:
         self.changes = 0
         self._directory = os.fsencode(directory)
         self._names: Dict[int, str] = {}
+        self._all: Dict[int, Set[str]] = {}
+        """All names that each has now."""
+        self._lives: Dict[int, int] = {}
         self._gone: Dict[int, float] = {}
         """By inode of a name that is kept: until when."""
         self._changed_ns: Optional[int] = None
@@ -35,6 +38,10 @@ class Namespaces:
         if inode not in self._names and time.monotonic() >= self._next_read:
             self._read()
         return self._names.get(inode, str(inode))
+
+    def life(self, inode: int) -> int:
+        """How many named namespaces with this inode have lost all their names: another number is another namespace."""
+        return self._lives.get(inode, 0)
 
     def refresh(self) -> None:
         """Call this once in each reading. It costs one stat, unless names have come or gone."""
@@ -53,7 +60,10 @@ class Namespaces:
     def _read(self) -> None:
         self._next_read = time.monotonic() + _READ_EVERY_S
         self._changed_ns = self._mtime_ns()
+        before = self._all
         names, now = self._list(), time.monotonic()
+        for inode in [one for one, had in before.items() if not had & self._all.get(one, set())]:
+            self._lives[inode] = self._lives.get(inode, 0) + 1
         until = {inode: self._gone.get(inode, now + KEPT_S) for inode in self._names if inode not in names}
         self._gone = {inode: at for inode, at in until.items() if at > now}
         names.update((inode, self._names[inode]) for inode in self._gone)
@@ -63,15 +73,18 @@ class Namespaces:
 
     def _list(self) -> Dict[int, str]:
         found: Dict[int, str] = {}
+        self._all = {}
         try:
             entries = os.listdir(self._directory)
         except OSError:
             entries = []  # no named namespaces
         for entry in entries:
             try:
-                found[os.stat(os.path.join(self._directory, entry)).st_ino] = entry.decode("utf-8", "backslashreplace")
+                inode = os.stat(os.path.join(self._directory, entry)).st_ino
             except OSError:
                 continue
+            found[inode] = entry.decode("utf-8", "backslashreplace")
+            self._all.setdefault(inode, set()).add(found[inode])
         for path in _HOST:
             try:
                 found[os.stat(path).st_ino] = "host"

@@ -97,11 +97,14 @@ Json = Dict[str, Any]
 class _LastReading:
     """What was last read of one key."""
 
-    __slots__ = ("labels", "totals", "idle", "generation", "digest")
+    __slots__ = ("labels", "life", "totals", "before", "idle", "generation", "digest")
 
-    def __init__(self, labels: Json, columns: int) -> None:
+    def __init__(self, labels: Json, life: int, columns: int) -> None:
         self.labels = labels
+        self.life = life
         self.totals = [0] * columns
+        self.before = [0] * columns
+        """What the kernel had counted when the row began anew, of another network namespace with the same inode."""
         self.digest = 0
         """Of the value as the kernel wrote it: 64 bits of SipHash. The value itself is far longer on many CPUs."""
         self.idle = 0
@@ -184,7 +187,7 @@ class MapReader:
     def _row(self, key: bytes, value: bytes) -> MapRow:
         last = self._rows.get(key)
         if last is None:
-            last = self._rows[key] = _LastReading(self._labels_of(key), len(self.columns))
+            last = self._rows[key] = _LastReading(self._labels_of(key), self._life_of(key), len(self.columns))
             self._come += 1
         digest = hash(value)
         if digest == last.digest and not isinstance(self._map, RowSets):
@@ -192,7 +195,7 @@ class MapReader:
             last.generation = self._generation
             return MapRow(key, last.labels, [0] * len(self.columns), last.totals, False)
         last.digest = digest
-        totals = self._sum(value)
+        totals = [now - before for now, before in zip(self._sum(value), last.before)]
         if isinstance(self._map, RowSets):
             deltas = list(self._map.deltas[key])
         else:
@@ -220,9 +223,29 @@ class MapReader:
         is_renamed = False
         for key, last in self._rows.items():
             labels = self._labels_of(key)
-            is_renamed = is_renamed or labels != last.labels
-            last.labels = labels
+            if labels == last.labels:
+                continue
+            is_renamed = True
+            life = self._life_of(key)
+            if life != last.life:
+                self._begin_anew(key, last)
+            last.labels, last.life = labels, life
         return is_renamed
+
+    def _life_of(self, key: bytes) -> int:
+        """Another one is of another network namespace: the kernel gives the inode of one that is gone to the next."""
+        values = zip(self._key.columns, self._key.unpack(key))
+        return sum(self._labels.lookups.namespaces.life(value) for one, value in values if one.shown_as == "netns")
+
+    def _begin_anew(self, key: bytes, last: _LastReading) -> None:
+        """What was counted until now is of a row that has gone, though the kernel counts on in the same one."""
+        self.evicted_first += last.totals[0]
+        for number, column in enumerate(self.columns):
+            if column.kind != "max":
+                last.before[number] += last.totals[number]
+                last.totals[number] = 0
+        if self._evicts is not None:
+            self._evicts(key)
 
     def _sum(self, value: bytes) -> List[int]:
         """One number for each column: the sum over the CPUs, or the highest of a "max" column."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netconsole_collector.names.drop_reasons import DropReasons
+from netconsole_collector.names.labels import Labeller
+from netconsole_collector.names.lookups import Lookups
+from netconsole_collector.names.namespaces import Namespaces
 from netconsole_collector.probe.reading import map_reader, tables
 from netconsole_collector.probe.reading.decode import LayoutError
 from tests.support.fake_map import FakeMap, labels
@@ -89,6 +95,34 @@ def test_all_rows_are_sent_when_one_has_got_another_name(monkeypatch: pytest.Mon
     }
     names.lookups.processes.changes += 1  # of a socket that has no row here
     assert table.read(full=False) == (False, [], 0)
+
+
+def test_the_counts_of_a_namespace_that_is_gone_are_not_those_of_the_next_with_its_inode(tmp_path: Path) -> None:
+    """Nor does a second name of one namespace begin its row anew."""
+    lookups, fake = Lookups(), FakeMap(value_size=24)
+    namespaces = lookups.namespaces = Namespaces(str(tmp_path))
+    key = [{"name": "netns", "type": "u32", "as": "netns"}, {"type": "pad[4]"}]
+    table = tables.TableReader("drops", {"key": key, "value": VALUE}, fake, Labeller(lookups, DropReasons({})))  # type: ignore[arg-type]
+    (tmp_path / "blue").touch()
+    inode = (tmp_path / "blue").stat().st_ino
+
+    def read(count: int) -> dict[str, tuple[int, int, int]]:
+        fake.put(inode, 0, (count, 10 * count, 5))
+        return {
+            row["labels"]["netns"]: (*row["counts"]["count"].values(), row["gauges"]["deepest"])
+            for row in table.read(full=True).rows
+        }
+
+    assert read(4) == {"blue": (4, 4, 5)}
+    os.link(tmp_path / "blue", tmp_path / "sky")
+    assert [*read(5).values()] == [(1, 5, 5)], "it has two names"
+    (tmp_path / "blue").unlink()
+    assert [*read(7).values()] == [(2, 7, 5)], "one of its names is left, told or not"
+    (tmp_path / "sky").rename(tmp_path / "green")
+    namespaces.refresh()
+    assert read(10) == {"green": (3, 3, 5)}
+    assert read(12) == {"green": (2, 5, 5)}
+    assert table.first_total == 12, "none is missing in the conservation check"
 
 
 def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
