@@ -157,7 +157,7 @@ static inline void drop_place(struct nc_place *place, struct bpf_raw_tracepoint_
  * done to the packet until then does: a packet that came in has its device's index (skb_iif), one that was routed has a route, and one that
  * goes out has the device that it goes out by. Not told apart: ingress and prerouting, and on lo, which keeps the route, those and input. */
 enum { HOOK_NONE, HOOK_PREROUTING, HOOK_INPUT, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_LOOPBACK, HOOK_TO_HOST, HOOK_TO_MANY,
-       HOOK_SOURCE_ROUTE };
+       HOOK_SOURCE_ROUTE, HOOK_NO_SYN };
 #define ROUTE_IS_LOCAL 0xb0000000   /* RTCF_LOCAL, RTCF_MULTICAST, RTCF_BROADCAST */
 #define ROUTE6_IS_LOCAL 0x80100000  /* RTF_LOCAL, RTF_ANYCAST */
 #define DEVICE_IS_LOOPBACK 8        /* IFF_LOOPBACK */
@@ -290,6 +290,21 @@ static inline int is_of_frames(u32 reason, u16 ethertype)
     if (ethertype == ETH_P_IP)
         return is_of_addresses(reason) || is_without_target(reason);
     return ethertype == ETH_P_IPV6 && (is_ipv6_off(reason) || is_without_target(reason));
+}
+
+/* A TCP packet that no socket takes, and that begins no connection (RFC 9293, 3.1): mostly the rest of one that a program has ended while
+ * data was on its way. */
+#define TCP_SYN 0x02
+static inline int is_rest_of_connection(struct sk_buff *skb, u32 reason, struct nc_flow *flow)
+{
+#ifdef HAVE_SKB_DROP_REASON_NO_SOCKET
+    u8 bytes[4] __attribute__((aligned(4)));    /* data offset, flags, window */
+
+    return reason == SKB_DROP_REASON_NO_SOCKET && flow->l4 == IPPROTO_TCP && flow->l4_at &&
+           !nc_load_4(bytes, skb, flow->l4_at + 12) && !(bytes[1] & TCP_SYN);
+#else
+    return 0;
+#endif
 }
 
 /* The device by which a packet came in, in the namespace that it is in now. */
@@ -491,6 +506,8 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
 #endif
     if (!(flags & NC_F_COUNTERS) && is_of_frames(key.reason, flow.ethertype))
         key.hook = sent_to(skb, key.reason);
+    if (!(flags & NC_F_COUNTERS) && is_rest_of_connection(skb, key.reason, &flow))
+        key.hook = HOOK_NO_SYN;
 
     nc_count(0);
     if (flags & NC_F_COUNTERS) {

@@ -51,9 +51,9 @@ XMIT = {0x00: "ok", 0x01: "dropped", 0x02: "congested", 0x10: "busy"}
 """NET_XMIT_* and NETDEV_TX_* of include/linux/netdevice.h. Negative values are error numbers."""
 
 _FIREWALL_HOOKS = ("none", "prerouting", "input", "forward", "output", "postrouting", "prerouting or input")
-HOOKS = (*_FIREWALL_HOOKS, "to this host", "to many", "source route")
-"""HOOK_* of probes/net/kernel_drops. The last three are no hooks: a packet for this host alone, before it was routed;
-one that came by broadcast or multicast; and one whose sender prescribes its way."""
+HOOKS = (*_FIREWALL_HOOKS, "to this host", "to many", "source route", "no SYN")
+"""HOOK_* of probes/net/kernel_drops. The last four are no hooks: a packet for this host alone, before it was routed;
+one by broadcast or multicast; one whose sender prescribes its way; and one of TCP that begins no connection."""
 
 TRACKED = {0: "established", 1: "related", 2: "new", 3: "established reply", 4: "related reply", 7: "untracked"}
 """enum ip_conntrack_info (uapi/linux/netfilter/nf_conntrack_common.h)."""

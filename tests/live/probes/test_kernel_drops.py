@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.telemetry import frames
+from tests.support.live import packets
 from tests.support.live.collector_driver import Driver
 from tests.support.live.measurement import LIMIT_S, Measurement
 from tests.support.live.network import IS_EMULATED, SEND_UDP, Namespace, SleepingReceiver, Wire, send_frames, send_udp
@@ -97,6 +98,27 @@ def test_rows_add_up_to_the_counter_and_the_ledger_is_empty(drops: Measurement, 
     drops.settle()
     assert drops.total(PROBE, "drops") == drops.counter(PROBE, "drops") == SOME
     assert not any(drops.ledger(PROBE, entry) for entry in ("missed", "map_full", "evicted", "unaccounted"))
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_who_opens_a_connection_is_told_from_the_rest_of_one_that_is_not_here(
+    drops: Measurement, wire: Wire, version: int
+) -> None:
+    """Both go to a port that nobody has. FIN, SYN, RST and ACK are the bits 1, 2, 4 and 16."""
+    made = {0x02: 30, 0x12: 5, 0x10: 40, 0x11: 7, 0x04: 3, 0x14: 2}
+    if version == 6:
+        wire.use_ipv6()
+        frames_of = {
+            flags: packets.ipv6(packets.tcp(CLOSED_PORT, flags=flags, source=packets.A6, target=packets.B6), 6)
+            for flags in made
+        }
+    else:
+        frames_of = {flags: packets.ipv4(packets.tcp(CLOSED_PORT, flags=flags), protocol=6) for flags in made}
+    send_frames(wire.a, wire.DEVICES[0], [frames_of[flags] for flags, count in made.items() for _ in range(count)])
+    where = {"device": wire.DEVICES[1], "reason": "NO_SOCKET", "protocol": "TCP"}
+    opening = made[0x02] + made[0x12]
+    assert counted(drops, wire.b, **where, hook="none") == opening
+    assert counted(drops, wire.b, **where, hook="no SYN") == sum(made.values()) - opening
 
 
 @pytest.mark.proves("kernel_drops", "tables.drops.example.syn")

@@ -34,6 +34,8 @@ while True:
         how = one.recv(1)
         if how == b"c":
             one.sendall(bytes(200))
+        if how == b"d":
+            one.sendall(bytes(200000))
         one.close()  # of how == b"u" with data unread: the client is told by a reset
     except OSError:
         one.close()
@@ -57,6 +59,9 @@ def connection(how):
         one.sendall(b"c")
         one.recv(1)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    elif how == "given up":
+        one.sendall(b"d")
+        one.recv(1)  # the rest is on its way
     else:
         try:
             one.sendall(b"u" + bytes(2000))
@@ -83,6 +88,7 @@ def echo():
 DO = {
     "a connection that is closed": lambda: connection("closed"),
     "a connection that is reset by its client": lambda: connection("reset"),
+    "a download that its client gives up": lambda: connection("given up"),
     "a connection closed with data unread": lambda: connection("unread"),
     "a socket closed with datagrams unread": unread,
     "datagrams to a socket that reads them": lambda: udp.sendto(bytes(200), (target, read)),

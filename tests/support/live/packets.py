@@ -84,11 +84,19 @@ def fragment6(identity: int) -> bytes:
     return struct.pack(">BBHI", 17, 0, 1, identity) + bytes(16)
 
 
-def tcp(port: int, source_port: int = 4000, options: bytes = b"", source: str = A, wrong: int = 0) -> bytes:
-    """A SYN."""
+def tcp(
+    port: int,
+    source_port: int = 4000,
+    options: bytes = b"",
+    source: str = A,
+    wrong: int = 0,
+    flags: int = SYN,
+    target: str = B,
+) -> bytes:
+    """A segment without data, of which each flag is a bit (RFC 9293, 3.1)."""
     words = 5 + len(options) // 4
-    segment = struct.pack(">HHIIBBHHH", source_port, port, 1, 0, words << 4, SYN, 1024, 0, 0) + options
-    return _checked(segment, 16, 6, wrong, source, B)
+    segment = struct.pack(">HHIIBBHHH", source_port, port, 1, 0, words << 4, flags, 1024, 0, 0) + options
+    return _checked(segment, 16, 6, wrong, source, target)
 
 
 def echo(size: int) -> bytes:

@@ -51,8 +51,8 @@ def test_hooks_are_in_the_order_of_the_program() -> None:
     source = (PROBES / "net/kernel_drops/probe.bpf.c").read_text("utf-8")
     [names] = re.findall(r"enum { (HOOK_NONE[^}]*) }", source)
     hooks = [name.removeprefix("HOOK_").lower() for name in re.split(r",\s+", names)]
-    assert hooks == [*labels.HOOKS[:-4], "loopback", "to_host", "to_many", "source_route"]
-    assert labels.HOOKS[-3:] == ("to this host", "to many", "source route")
+    assert hooks == [*labels.HOOKS[:-5], "loopback", "to_host", "to_many", "source_route", "no_syn"]
+    assert labels.HOOKS[-4:] == ("to this host", "to many", "source route", "no SYN")
 
 
 def test_ethertypes_are_those_of_the_kernel() -> None:
@@ -76,7 +76,7 @@ def test_what_a_driver_returns_is_named_as_in_the_kernel() -> None:
         ("softirq", 10, "softirq 10"),
         ("hook", 0, "none"),
         ("hook", 6, "prerouting or input"),
-        ("hook", 10, "hook 10"),
+        ("hook", 11, "hook 11"),
         ("xmit", 3, "code 3"),
         ("xmit", 0xFFFFFFFF, "EPERM"),
         ("xmit", 0x7FFFFFFF, "code 2147483647"),
