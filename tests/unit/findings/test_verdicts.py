@@ -227,20 +227,21 @@ def test_where_nobody_listens_a_wrong_checksum_is_told_when_all_is_over_too(
 
 
 @pytest.mark.parametrize(
-    ("syn", "why"),
+    ("syn", "answer", "why"),
     [
-        (None, "nobody listens on TCP port 9 of 198.51.100.7"),
-        (1, "nobody listens on TCP port 9 of 198.51.100.7"),
-        (2, "192.0.2.1 goes on with a connection to port 9 that 198.51.100.7 does not know"),
-        (3, "192.0.2.1 resets a connection with port 9 that 198.51.100.7 does not know"),
+        (2, {}, "192.0.2.1 goes on with a connection to port 9 that 198.51.100.7 does not know"),
+        (3, {}, "192.0.2.1 resets a connection with port 9 that 198.51.100.7 does not know"),
+        (2, {"is_callers": True}, None),
+        (2, {"is_moving": True, "moved": "TcpExtTCPAbortOnClose"}, None),
+        (3, {"is_callers": True}, None),
     ],
 )
-def test_who_goes_on_with_a_connection_is_told_from_who_opens_one(
-    verdicts: Verdicts, syn: int | None, why: str
+def test_a_connection_that_is_not_here_is_told_from_one_that_a_program_gave_up(
+    verdicts: Verdicts, syn: int, answer: dict[str, Any], why: str | None
 ) -> None:
     """After a failover somebody may well listen, and a reset asks for nobody."""
-    nobody: dict[str, Any] = {"process": None, "port": None, "peer": None, "is_calling": False}
-    assert said(verdicts, "nobody-listens", protocol="TCP", syn=syn, **nobody) == why
+    nobody: dict[str, Any] = {"process": None, "port": None, "peer": None, "is_callers": False, "is_moving": False}
+    assert said(verdicts, "unknown-connection", protocol="TCP", syn=syn, **{**nobody, **answer}) == why
 
 
 @pytest.mark.parametrize(("provenance", "is_unsure"), [("inferred", True), ("kernel", False)])

@@ -74,7 +74,8 @@ def answer(arguments: Json) -> Any:
     somebody is there at any address, and of this family alone. `bound_device`: the device to which the first one is
     bound. `is_bound_elsewhere`: all are bound to devices other than ``device``. `group`, `group_program`: a BPF program
     sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a connection
-    from this port begins, to `peer`. `lookup_program`: a BPF program that chooses sockets in this namespace. `tunnel`:
+    from this port begins, to `peer`. `is_callers`: nobody listens, and the kernel gives the port to who calls (it is in
+    ip_local_port_range). `lookup_program`: a BPF program that chooses sockets in this namespace. `tunnel`:
     nobody is there, and a VXLAN device that would be is down. `vrf`: ``device`` is of this VRF, and the first one is
     outside. `moved`: of the counters that ``counters`` names (with spaces between) the one that moves most meanwhile;
     empty where none does; `is_moving`: else it only has, at some time. `is_nobody`, of a listener: none listens at
@@ -119,6 +120,7 @@ def answer(arguments: Json) -> Any:
         kinds = {(":" in one.address, one.is_ipv6_only) for one in found if one.address in _ANY}
         _add_program(document, group_programs.INGRESS)
         document["is_calling"] = is_calling and bool(found)
+        document["is_callers"] = is_calling and port in within(arguments, _callers)
         document["lookup_program"] = within(arguments, _lookup_program)
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
         document["tunnel"] = tunnel
@@ -136,6 +138,16 @@ def _port(arguments: Json) -> Tuple[str, int]:
     if protocol not in _PROTOCOLS or not isinstance(port, int):
         raise BadQuestion("protocol and port: expected UDP or TCP, and a whole number")
     return protocol, port
+
+
+def _callers() -> range:
+    """The ports that programs get which call and ask for none."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", "rb") as file:
+            first, last = map(int, file.read(64).split())
+    except (OSError, ValueError):
+        return range(0)
+    return range(first, last + 1)
 
 
 def _add_program(document: Json, direction: int) -> None:
