@@ -90,7 +90,7 @@ def strip(scene: Scene) -> list[list[Piece]]:
     """What deserves a word now, each a group: a limit that is near or over, the worst first; what was lost."""
     found = [] if _is_starting(scene) else spent(scene)
     ledger = scene.state.ledger_totals()
-    missed = {"samples lost": ledger.get("lost", 0), "not counted": _uncounted(ledger)}
+    missed = {"samples lost": ledger.get("lost", 0), "events not counted": _uncounted(ledger)}
     groups = [_group(scene, one) for word in ("over", "near") for one in found if one.word == word]
     for name, count in missed.items():
         if count:
@@ -133,7 +133,7 @@ def rows(scene: Scene) -> list[TableRow]:
     return [
         *made,
         *_line(scene),
-        _plain("missed", lost, f"samples lost; {suppressed} suppressed, {uncounted} not counted"),
+        _plain("missed", lost, f"samples lost; {suppressed} suppressed; {uncounted} events not counted"),
         _plain("statistics", figure.percent(duty), "of the time; each run then reads the clock twice more"),
         _plain("machine", _machine(scene), _machine_note(scene)),
     ]
