@@ -48,7 +48,8 @@ wireshark() { LD_LIBRARY_PATH="$work/tree/usr/lib/x86_64-linux-gnu:$work/tree/li
 wireshark editcap joined.pcapng edited.pcapng
 wireshark mergecap -w merged.pcapng joined.pcapng
 wireshark mergecap -w right.pcapng vm1.pcapng vm2.pcapng
-wireshark capinfos joined.pcapng 2>/dev/null | sed -n 's/^ *\(Name = \|Number of packets = \)/\1/p' | paste - - | tee counted
+wireshark capinfos joined.pcapng 2>/dev/null >told
+sed -n 's/^ *\(Name = \|Number of packets = \)/\1/p' told | paste - - | tee counted
 venv/bin/python - 2>/dev/null <<'PYTHON'
 from importlib.metadata import version
 
