@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from netconsole.base.fact_keys import FactData
 from netconsole.profile.profile import Budget
 from netconsole.recording.format import SCHEMA, Header, RecordedProbe, RecordedProfile
 from netconsole.recording.reader import Recording
@@ -28,6 +29,7 @@ HEADER = Header(
     host=HOST,
     profile=RecordedProfile("summary", {"kernel_cpu_pct": 2.0, "action": "degrade"}),
     probes={"kernel_drops": RecordedProbe(1, "details"), "link_rates": RecordedProbe(1)},
+    facts={"vm/web/net/0/tap": FactData("vnet7", "/proc")},
 )
 
 VERSION_1 = Path(__file__).parent / "data/recording-version-1.ncrec"

@@ -178,6 +178,7 @@ async def test_a_snapshot_is_of_the_stretch_from_the_beginning_or_the_mark(recor
         whole = await write_snapshot(one, tmp_path / "whole.json")
         assert whole.duration_s == pytest.approx(59, abs=1.1)
         assert (whole.host.name, whole.note) == ("hv-017", "as seen at night")
+        assert whole.facts["vm/web/net/0/tap"].value == "vnet7", "as it was when the recording began"
         assert whole.created.startswith("2026-11-21T09:0"), "when it was recorded, not when it was replayed"
         await one.press("m")
         await one.until(lambda position: position.since_s > 0)

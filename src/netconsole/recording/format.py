@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from netconsole.base.fact_keys import FactData
 from netconsole.telemetry.frames import Host, Mode, Name, Natural, Sentence, Text
 
 SCHEMA = "netconsole.recording/1"
@@ -28,7 +29,8 @@ FOOTER = struct.Struct("<Q8s")
 """The last bytes of a recording that was closed: the offset of its index, and a fixed name."""
 FOOTER_NAME = b"ncindex1"
 
-MAX_HEADER_BYTES = 1024 * 1024
+MAX_HEADER_BYTES = 8 * 1024 * 1024
+"""Nearly all of it are facts of the host."""
 MAX_BLOCK_BYTES = 32 * 1024 * 1024
 """The most bytes of frames in one block, decompressed. A recorder begins a new block long before."""
 MAX_BLOCKS = 50_000
@@ -69,3 +71,5 @@ class Header(msgspec.Struct, frozen=True):
     probes: Annotated[dict[Name, RecordedProbe], Meta(max_length=64)] = {}
     leads: Literal["collector", "console"] = "collector"
     note: Sentence | None = None
+    facts: dict[str, FactData] = {}
+    """How the host was configured when it began. A recording that was begun by a rule has none."""

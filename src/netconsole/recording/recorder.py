@@ -14,17 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
+import msgspec
 import zstandard
 
 import netconsole
 from netconsole.base import figure
 from netconsole.base.errors import BadInput, bad
+from netconsole.base.fact_keys import FactData
 from netconsole.base.timestamps import utc
 from netconsole.findings import saved_log
 from netconsole.findings.saved_log import SavedIncident
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget, Profile
-from netconsole.recording.format import SCHEMA, Header, Mark, RecordedProbe, RecordedProfile
+from netconsole.recording.format import MAX_HEADER_BYTES, SCHEMA, Header, Mark, RecordedProbe, RecordedProfile
 from netconsole.recording.writer import MAX_BYTES, MAX_S, PARTS, KeptBlocks, MemoryFile, RecordingFile
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.frames import AnyFrame, Host, Mode
@@ -248,15 +250,19 @@ def describe(
     manifests: Mapping[str, Manifest],
     host: Host,
     note: str | None = None,
+    facts: Mapping[str, FactData] | None = None,
 ) -> Header:
     """The header of a recording that begins now. ``modes`` has the running probes with their modes.
 
-    ``host``: the one that is measured.
+    ``host``: the one that is measured. ``facts`` are left out where a reader would refuse so many.
     """
     probes = {
         name: RecordedProbe(manifests[name].version if name in manifests else None, mode)
         for name, mode in modes.items()
     }
+    known = dict(facts or {})
+    if len(msgspec.json.encode(known)) > MAX_HEADER_BYTES // 2:
+        known = {}
     return Header(
         schema=SCHEMA,
         created=utc(),
@@ -266,6 +272,7 @@ def describe(
         probes=probes,
         leads="collector",
         note=note,
+        facts=known,
     )
 
 

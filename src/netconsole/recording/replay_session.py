@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
+from netconsole.base.fact_keys import FactData
 from netconsole.findings.incident import Incident
 from netconsole.findings.match import RowName, RowVerdict
 from netconsole.recording.player import Player
@@ -67,6 +68,11 @@ class ReplaySession:
         self._moved_s = time.monotonic()
         """When the current place was reached. The next batch is due one gap later."""
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
+
+    @property
+    def facts(self) -> Mapping[str, FactData]:
+        """How the host was configured when the recording began; none where that was not recorded."""
+        return self._player.recording.header.facts
 
     def start(self) -> None:
         """Begins to play."""

@@ -73,7 +73,7 @@ class LiveRun:
         """A recorder of it that is not attached yet. Raises BadInput."""
         plan = self.plan
         modes = {request.name: request.mode for request in plan.requests}
-        header = describe(plan.profile, modes, plan.manifests, door.describe(self.host), note)
+        header = describe(plan.profile, modes, plan.manifests, door.describe(self.host), note, self.facts())
         return Recorder(path, header, plan.profile.budget, max_bytes, max_s)
 
 

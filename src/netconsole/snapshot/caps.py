@@ -66,7 +66,14 @@ def caps(one: MachineFigures) -> list[Cap]:
     A limit that is used up comes before what a machine lacks besides: nothing else kept it from reaching its limit.
     Then comes what explains the others: a worker that waits for its CPU also lets the ring of its tap fill.
     """
-    return [check(one) for check in _CHECKS]
+    found = [check(one) for check in _CHECKS]
+    if one.is_configured:
+        return found
+    why = "nobody has read which devices and limits it has"
+    return [
+        Cap("unknown", cap.name, f"{cap.name}: {why}") if cap.state == "free" and check in _CONFIGURED else cap
+        for check, cap in zip(_CHECKS, found, strict=True)
+    ]
 
 
 def verdict(found: Sequence[Cap]) -> Cap:
@@ -429,6 +436,8 @@ _CHECKS: Sequence[Callable[[MachineFigures], Cap]] = (
     _runs, _shaper, _policer, _tc_policer, _meter, _io_limit,
     _waits, _limit, _pmd, _worker, _vcpus, _ring, _one_queue, _offload, _else,
 )  # fmt: skip
+_CONFIGURED = (_shaper, _policer, _tc_policer, _meter, _io_limit, _pmd, _worker, _ring, _one_queue, _offload, _else)
+"""Those that exclude nothing where its devices are not known."""
 
 
 def _incident(one: MachineFigures, cause: str) -> IncidentData | None:

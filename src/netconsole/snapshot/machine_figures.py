@@ -52,6 +52,12 @@ class MachineFigures:
             if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and str(fact.value) in sockets
         ]
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether it is known which devices it has. Recordings of earlier versions have no facts."""
+        prefix = fact_key("vm", self.name, "")
+        return any(name.startswith(prefix) for name in self.snapshot.facts)
+
     def _of_vm(self, probe: str, table: str) -> Iterator[SnapshotRow]:
         return (row for row in self.rows(probe, table) if row.get("vm") == self.name)
 

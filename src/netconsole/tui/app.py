@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from netconsole.base import figure
+from netconsole.base.fact_keys import FactData
 from netconsole.compare.live import LiveComparison
 from netconsole.snapshot.builder import Totals
 from netconsole.snapshot.document import Snapshot
@@ -221,7 +222,24 @@ class ConsoleApp(HostApp):
     def action_record(self) -> None:
         """Begins a recording in the working directory, or ends the running one."""
         watched = self.watched
-        self.say(*watched.recordings.toggle(watched.profile, partial(self._recording_ended, watched)))
+        if watched.read_facts is None or watched.recordings.progress is not None:
+            self._record(watched, {})
+        else:
+            in_thread(self, partial(self._read_and_record, watched), lambda why: self.say_of(watched, why, "act"))
+
+    def _read_and_record(self, watched: WatchedHost) -> None:
+        """A recording begins with the facts of its host. Runs in a thread: those of a far host take a while."""
+        facts = watched.read_facts() if watched.read_facts is not None else {}
+        self.call_later(self._begin_to_record, watched, facts)
+
+    def _begin_to_record(self, watched: WatchedHost, facts: Mapping[str, FactData]) -> None:
+        if watched.recordings.progress is None:  # the key was pressed once
+            self._record(watched, facts)
+
+    def _record(self, watched: WatchedHost, facts: Mapping[str, FactData]) -> None:
+        self.say_of(
+            watched, *watched.recordings.toggle(watched.profile, partial(self._recording_ended, watched), facts)
+        )
         self.draw()
 
     def _recording_ended(self, watched: WatchedHost, why: str) -> None:

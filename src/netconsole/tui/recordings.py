@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from netconsole.base import figure
 from netconsole.base.errors import BadInput
+from netconsole.base.fact_keys import FactData
 from netconsole.findings.saved_log import SavedIncident
 from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
@@ -44,7 +45,9 @@ class Recordings:
         recorder.log = self._log
         self._recorder = recorder
 
-    def toggle(self, profile: Profile, on_end: Callable[[str], None]) -> tuple[str, Tone]:
+    def toggle(
+        self, profile: Profile, on_end: Callable[[str], None], facts: Mapping[str, FactData]
+    ) -> tuple[str, Tone]:
         """Begins a recording, or ends the running one. Returns a message for the user, and its tone."""
         if self._recorder is not None:
             self.close()
@@ -57,7 +60,7 @@ class Recordings:
             now_ns = state.collector.closed_mono_ns
         before = None
         try:
-            header = describe(profile, modes, self._manifests, host or identity.describe())
+            header = describe(profile, modes, self._manifests, host or identity.describe(), facts=facts)
             path, before = default_path(), self._rewinding.end()
             recorder = Recorder(path, header, profile.budget, on_end=on_end, before=before)
         except BadInput as error:

@@ -42,7 +42,10 @@ class ReplayApp(ConsoleApp):
         lifeline: Lifeline | None = None,
         remembered: Remembered | None = None,
     ) -> None:
-        super().__init__(WatchedHost(session, profile, manifests, remembered=remembered), keymap, lifeline)
+        facts = session.facts
+        read = (lambda: facts) if facts else None
+        host = WatchedHost(session, profile, manifests, read_facts=read, remembered=remembered)
+        super().__init__(host, keymap, lifeline)
         self.replayed = session
         self.main.header_lines = 3
         self.main.without = frozenset({"hosts", "knobs", "investigate", "pin", "record", "baseline"})
@@ -123,7 +126,8 @@ class ReplayApp(ConsoleApp):
         with self.session.view() as state:
             since, actions = self.replayed.since(), self.replayed.actions()
             log = self.replayed.incidents()
-            return whole_snapshot(state, self.manifests, self.watched.profile, since, log, {}, note, actions)
+            facts = self.replayed.facts
+            return whole_snapshot(state, self.manifests, self.watched.profile, since, log, facts, note, actions)
 
     def take_of_vm(self) -> Callable[[builder.Totals], Snapshot]:
         """Of the recording up to where it is played: figures of an interval say little while it stands still."""

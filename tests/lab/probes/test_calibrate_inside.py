@@ -19,7 +19,7 @@ OF_SWITCH = ("ovs_upcalls", "ovs_drops")
 LIMIT_S = 900.0
 CALIBRATE = """
 import json, msgspec, sys
-PAIRS, WINDOW_S = 2, 0.2
+PAIRS, WINDOW_S = 2, 1.0
 from netconsole.calibrate import plan
 from netconsole.calibrate.summary import entry
 from netconsole.cli.calibrate import _treatments

@@ -17,14 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netconsole.base.errors import BadInput
-from netconsole.profile.profile import Budget, Enforcement
+from netconsole.base.fact_keys import FactData
+from netconsole.profile.profile import Budget, Enforcement, Profile
+from netconsole.recording.format import MAX_HEADER_BYTES
 from netconsole.recording.reader import Recording
-from netconsole.recording.recorder import BLOCK_S, Recorder
+from netconsole.recording.recorder import BLOCK_S, Recorder, describe
 from netconsole.recording.writer import KEPT_PARTS, PARTS
 from netconsole.telemetry import checkpoint, frames
 from netconsole.telemetry.frames import AnyFrame
 from netconsole.telemetry.state import State
-from tests.support.recorded import HEADER, LIMIT_S, SECOND, Stream, flat, frames_of, record
+from tests.support.recorded import HEADER, HOST, LIMIT_S, SECOND, Stream, flat, frames_of, record
 
 
 def test_what_went_in_comes_out(tmp_path: Path) -> None:
@@ -113,6 +115,16 @@ def test_killed_while_recording_it_holds_what_was_written(tmp_path: Path) -> Non
 
 
 # ---- writing ----
+
+
+def test_facts_of_the_host_are_in_the_header_and_left_out_where_they_are_too_many(tmp_path: Path) -> None:
+    for count, kept in ((10, 10), (2 * MAX_HEADER_BYTES // 4096, 0)):
+        facts = {f"sysctl/{number}": FactData("x" * 4096, "/proc/sys") for number in range(count)}
+        header = describe(Profile("summary"), {}, {}, HOST, facts=facts)
+        recorder, state = Recorder(tmp_path / f"{count}.ncrec", header), State()
+        recorder.take(state, tuple(next(iter(Stream().batches(1)))))
+        recorder.close()
+        assert len(Recording(tmp_path / f"{count}.ncrec").header.facts) == kept
 
 
 def test_it_never_overwrites(tmp_path: Path) -> None:

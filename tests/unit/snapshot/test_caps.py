@@ -308,6 +308,17 @@ def test_where_vhost_moves_the_packets_its_worker_must_be_known() -> None:
     assert found["the vhost worker"].state == "unknown"
 
 
+def test_where_its_configuration_is_not_known_nothing_of_its_devices_is_excluded() -> None:
+    """As in a recording of an earlier version."""
+    found = {cap.name: cap for cap in caps(MachineFigures(snapshot(lambda d: d["facts"].clear()), "web"))}
+    assert verdict(list(found.values())).state == "unknown"
+    assert {name for name, cap in found.items() if cap.state == "free"} == {
+        "whether it runs", "waits for a CPU", "the virtual CPUs",
+    }  # fmt: skip
+    shaper = found["a shaper or queue of its tap"]
+    assert shaper.text == "a shaper or queue of its tap: nobody has read which devices and limits it has"
+
+
 @pytest.mark.parametrize(("queues", "state"), [(1, "free"), (2, "unknown")])
 def test_packets_of_one_queue_spread_over_no_others(queues: int, state: str) -> None:
     def change(document: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ class FactsScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("over"), *actions.bindings("facts")]
 
     def __init__(self, read: Callable[[], FactsByKey] | None) -> None:
-        """``read`` is None when nobody can read the facts: a recording has none."""
+        """``read`` is None when nobody can read the facts: not every recording has them."""
         super().__init__()
         self._read = read
 
