@@ -3,7 +3,9 @@
 The device is null_blk where there is one, else a loop device over a file in memory. One process keeps 64 reads of 4 kB
 in flight. Prints the reads per second of each window by the kernel's own books, and the ratio of a window with the
 probe to the mean of the windows without it before and after; then the kernel's nanoseconds per run of each program,
-from another window. Where bpftrace is installed, its biolatency.bt takes turns, too. Checks nothing.
+from another window. Where bpftrace is installed, it takes turns: as biolatency does (a histogram), and as biosnoop does
+(a line for each I/O). Its scripts of these names ask functions of the kernel, which not every kernel lets them; here it
+asks tracepoints, as block_path does. Checks nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +33,19 @@ from tests.support.live.measurement import Measurement
 PROBE = "block_path"
 WINDOW_S, TURNS = 0.5, 11
 STATISTICS_MS = 1000
-BIOLATENCY = "/usr/sbin/biolatency.bt"
+BPFTRACE = "bpftrace"
+ISSUED = """BEGIN { printf("begun\\n"); }
+tracepoint:block:block_rq_issue { @issued[args->dev, args->sector] = nsecs; }
+tracepoint:block:block_rq_complete /@issued[args->dev, args->sector]/ {
+"""
+RIVALS = {
+    "bpftrace, a histogram": ISSUED
+    + """@us = hist((nsecs - @issued[args->dev, args->sector]) / 1000);
+    delete(@issued[args->dev, args->sector]); }""",
+    "bpftrace, a line for each I/O": ISSUED
+    + """printf("%d %s %d %d %s %d %d\\n", elapsed, comm, pid, args->dev, args->rwbs, args->nr_sector,
+        (nsecs - @issued[args->dev, args->sector]) / 1000); delete(@issued[args->dev, args->sector]); }""",
+}
 LOAD = """
 import ctypes, mmap, os, struct, sys
 device, depth, PAGE = sys.argv[1], int(sys.argv[2]), 4096
@@ -76,15 +92,21 @@ def probe(disk: Disk) -> Iterator[Measurement]:
 
 
 @contextmanager
-def biolatency() -> Iterator[None]:
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen([BIOLATENCY], stdout=output, stderr=output)
-        time.sleep(3)  # it compiles
+def rival(program: str) -> Iterator[None]:
+    """A program of bpftrace, from when it is attached: its first line says so. What else it says is forgotten."""
+    with subprocess.Popen([BPFTRACE, "-e", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        while process.stdout.readline().strip() not in (b"begun", b""):
+            pass
+        reader = threading.Thread(target=process.stdout.read)
+        reader.start()
         try:
             yield
+            if process.poll() is not None:
+                raise SystemExit(f"bpftrace ended with exit status {process.returncode}")
         finally:
             process.terminate()
-            process.wait()
+            reader.join()
 
 
 def per_s(disk: Disk) -> float:
@@ -129,9 +151,8 @@ def main() -> None:
         with load(disk):
             time.sleep(WINDOW_S)
             turns(disk, PROBE, lambda: probe(disk))
-            if shutil.which("bpftrace") and Path(BIOLATENCY).exists():
-                with suppress(OSError):
-                    turns(disk, "biolatency.bt", biolatency)
+            for name, program in RIVALS.items() if shutil.which(BPFTRACE) else ():
+                turns(disk, name, partial(rival, program))
             programs(disk)
 
 
