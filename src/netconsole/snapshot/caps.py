@@ -22,6 +22,8 @@ FULL_PCT = 90.0
 """A thread, or a limit, that is used so far has nothing left: figures are means of the whole measurement."""
 BUSY_PCT = 95.0
 ONE_QUEUE_PCT = 90.0
+WINDOW_PCT = 50.0
+"""Of the time in which a connection has something to send. Less, and something else holds it back most of the time."""
 WAITS_PCT = 5.0
 """Of the time, as of the finding of thread_waits. A shorter wait is an incident for a moment, and caps nothing."""
 SOME_LOST_PER_S = 1.0
@@ -36,6 +38,7 @@ _LIMIT = re.compile(r"([0-9]{1,18}) ([1-9][0-9]{0,17})")
 """Microseconds of CPU time, and in how many of them, as in cpu.max."""
 _POLICE = re.compile(r"(\w{1,32}) protocol=\S+.* actions=(?:\w+,)*police(?:,\w+)*(?: rate=([0-9]{1,18}))?")
 """A filter of tc as facts have it: kind, and the rate in bytes per second."""
+_WINDOWS = {"receiver_window_pct": "the receiver's window", "send_buffer_pct": "the sender's buffer"}
 _QEMU_LIMIT = re.compile(r"\b((?:iops|bps)(?:-total|-read|-write)?)=([1-9][0-9]{0,17})(?=,|$)")
 """Of what facts have of QEMU's throttling; bursts (iops-total-max) are none of them."""
 _READS, _WRITES = ("read",), ("write",)
@@ -385,15 +388,26 @@ def _io_limit(one: MachineFigures) -> Cap:
     return Cap("free", name, said if worst is not None else "no control group of it limits its I/O, nor does QEMU")
 
 
+def _window(one: MachineFigures) -> Cap:
+    name = "a TCP window of what this host sends to it"
+    worst: tuple[float, str] = 0.0, ""
+    for connection, known in one.facts_of("tcp").items():
+        rtt_us = number(known.get("rtt_us"))
+        trip = f" (a round trip takes {figure.duration(rtt_us / 1e6, 's')})" if rtt_us else ""
+        for prop, what in _WINDOWS.items():
+            share = number(known.get(prop)) or 0.0
+            said = f"{what} of {figure.safe(connection, 60)} is full {figure.percent(share)} of the time that it sends"
+            worst = max(worst, (share, said + trip))
+    if worst[0] >= WINDOW_PCT:
+        return Cap("caps", name, f"{worst[1]}: make that buffer larger, or let the program read faster")
+    if worst[1]:
+        return Cap("free", name, worst[1])
+    return Cap("free", name, "this host sends nothing to it over TCP")
+
+
 def _disks(one: MachineFigures) -> list[dict[str, str]]:
     """What is known of each of its disks: values by property."""
-    prefix = fact_key("vm", one.name, "disk", "")
-    found: dict[str, dict[str, str]] = {}
-    for name, fact in one.snapshot.facts.items():
-        if name.startswith(prefix):
-            number_of_it, _, prop = name[len(prefix) :].partition("/")
-            found.setdefault(number_of_it, {})[prop] = str(fact.value)
-    return list(found.values())
+    return [{name: str(value) for name, value in disk.items()} for disk in one.facts_of("disk").values()]
 
 
 def _by_qemu(one: MachineFigures, name: str, disk: dict[str, str], disks: Sequence[dict[str, str]]) -> Cap:
@@ -434,9 +448,11 @@ def _else(one: MachineFigures) -> Cap:
 
 _CHECKS: Sequence[Callable[[MachineFigures], Cap]] = (
     _runs, _shaper, _policer, _tc_policer, _meter, _io_limit,
-    _waits, _limit, _pmd, _worker, _vcpus, _ring, _one_queue, _offload, _else,
+    _waits, _limit, _pmd, _worker, _vcpus, _ring, _one_queue, _offload, _window, _else,
 )  # fmt: skip
-_CONFIGURED = (_shaper, _policer, _tc_policer, _meter, _io_limit, _pmd, _worker, _ring, _one_queue, _offload, _else)
+_CONFIGURED = (
+    _shaper, _policer, _tc_policer, _meter, _io_limit, _pmd, _worker, _ring, _one_queue, _offload, _window, _else,
+)  # fmt: skip
 """Those that exclude nothing where its devices are not known."""
 
 

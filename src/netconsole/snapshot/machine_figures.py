@@ -114,6 +114,15 @@ class MachineFigures:
             at.get("vm") == self.name or at.get("device") in self.taps or at.get("port") in self.ports for at in places
         )
 
+    def facts_of(self, area: str) -> dict[str, dict[str, SnapshotValue]]:
+        """What is known of each of its disks, or connections of TCP: values by property."""
+        prefix = fact_key("vm", self.name, area, "")
+        found: dict[str, dict[str, SnapshotValue]] = {}
+        for name in self.snapshot.facts:
+            if name.startswith(prefix) and len(rest := fact_parts(name)[3:]) == 2:
+                found.setdefault(rest[0], {})[rest[1]] = self.fact(name)
+        return found
+
     def of_tc(self, tap: str, *parts: str) -> list[str]:
         """The values of all facts of traffic control whose keys go on so, as text."""
         prefix = fact_key("tc", tap, *parts, "")

@@ -42,6 +42,8 @@ _START = bytes.fromhex("ea000000f0")
 _TUNSETIFF, _TUNSETPERSIST = 0x400454CA, 0x400454CB
 _TAP, _NO_HEADER = 0x0002, 0x1000
 """IFF_TAP, IFF_NO_PI (uapi/linux/if_tun.h)."""
+MAC = "52:54:00:00:00:41"
+"""Of a network card."""
 _BEGIN_S = 30.0
 
 
@@ -159,7 +161,7 @@ class TinyGuest:
         tell("ip", "link", "set", self.tap, "up")
         tap = ["-netdev", f"tap,id=tap,ifname={self.tap},script=no,downscript=no,vnet_hdr=off"]
         if card is Card.DEAF:
-            return [*tap, "-device", "e1000,netdev=tap"]
+            return [*tap, "-device", f"e1000,netdev=tap,mac={MAC}"]
         self._wire = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         self._wire.bind(str(self._directory / "test"))
         self._wire.shutdown(socket.SHUT_RD)

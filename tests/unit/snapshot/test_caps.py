@@ -227,6 +227,19 @@ def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_f
             "its control group limits its I/O on sdb (io.max): 18.5 of 20 reads per second",
         ),
         (
+            lambda d: d["facts"].update({
+                "vm/web/tcp/192.0.2.9:5201 from 40000/receiver_window_pct": {"value": 93.4},
+                "vm/web/tcp/192.0.2.9:5201 from 40000/rtt_us": {"value": 20_000},
+                "vm/web/tcp/192.0.2.9:5201 from 40001/send_buffer_pct": {"value": 12},
+            }),
+            "the receiver's window of 192.0.2.9:5201 from 40000 is full 93.4 % of the time that it sends"
+            " (a round trip takes 20 ms)",
+        ),
+        (
+            lambda d: d["facts"].update({"vm/web/tcp/192.0.2.9:5201 from 1/send_buffer_pct": {"value": 50}}),
+            "the sender's buffer of 192.0.2.9:5201 from 1 is full 50 % of the time that it sends: make that",
+        ),
+        (
             incident(cause="firewall-drops", what="vnet7: nft rule …", where={"device": "vnet7"}),
             "vnet7: nft rule",
         ),
@@ -248,6 +261,8 @@ def test_what_caps_it_is_said_first(change: Callable[[dict[str, Any]], Any], sai
         incident(cause="cpu-wait", what="web: …", where={"vm": "web"}, ended="2026-11-28T01:02:02Z"),
         lambda d: pmd(d, 40.0),
         incident(cause="ovs-meter", what="Open vSwitch: meter 7 of …", answer={"in_port": "vnet8"}),
+        lambda d: d["facts"].update({"vm/web/tcp/192.0.2.9:5201 from 1/send_buffer_pct": {"value": 49.9}}),
+        lambda d: d["facts"].update({"vm/db/tcp/192.0.2.9:5201 from 1/send_buffer_pct": {"value": 99}}),
         lambda d: [row.update(packets=row["packets"] // 100) for row in table(d, "tun_queues", "queues")],
         lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "400000 100000"}}),
     ],

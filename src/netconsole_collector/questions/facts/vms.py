@@ -8,10 +8,12 @@ of the guest's memory. So the real NUMA placement of the memory is not known.
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
-from netconsole_collector.names.fact_keys import key
+from netconsole_collector.names.fact_keys import key, parts
 from netconsole_collector.questions.facts import vm_disks
 from netconsole_collector.questions.facts.reading import Facts, decoded, reason
 from netconsole_collector.questions.facts.waiting import cpu_max, waited_pct
+from netconsole_collector.sources.net import windows
+from netconsole_collector.sources.net.netlink_messages import NETLINK_SOCK_DIAG
 from netconsole_collector.sources.vm import qemu
 
 _POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"}
@@ -71,6 +73,32 @@ def collect(facts: Facts) -> None:
         _vm(facts, pid, name, line, workers.get(pid, []))
         vm_disks.collect(facts, pid, name, arguments)
     facts.put("vm_count", found, "/proc/*/cmdline", volatile=True)
+    _senders(facts)
+
+
+def _senders(facts: Facts) -> None:
+    """What of this host's TCP connections to VMs a window holds back; a VM is known by the MAC of its address."""
+    macs = {}
+    for name, fact in facts.taken().items():
+        part = parts(name)
+        if part[0] == "vm" and part[2:3] == ["net"] and part[-1] == "mac":
+            macs[str(fact.value).lower()] = part[1]
+    try:
+        lines = [line.split() for line in facts.text("/proc/net/arp").splitlines()[1:]] if macs else []
+        machines = {line[0]: macs[line[3]] for line in lines if len(line) > 3 and line[3] in macs}
+        if not machines:
+            return
+        netlink = facts.host.netlink(NETLINK_SOCK_DIAG)
+        try:
+            found = windows.senders(netlink, machines)
+        finally:
+            netlink.close()
+    except OSError:
+        return  # this kernel lists no sockets by netlink
+    for one in found:
+        where = ("vm", machines[one.peer], "tcp", "{}:{} from {}".format(one.peer, one.peer_port, one.port))
+        for prop in ("receiver_window_pct", "send_buffer_pct", "rtt_us"):
+            facts.put(key(*where, prop), getattr(one, prop), "INET_DIAG_INFO", volatile=True)
 
 
 def _vm(facts: Facts, pid: int, name: str, line: qemu.CommandLine, workers: List[Thread]) -> None:
