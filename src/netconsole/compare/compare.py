@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
+from typing import TypeAlias
 
 import msgspec
 
@@ -53,7 +54,7 @@ from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
 from netconsole.probes.manifest import Manifest
-from netconsole.snapshot.document import Snapshot, SnapshotValue, number, seconds
+from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
 
 FALSE_DISCOVERIES = 0.01
 """The share of findings that may be chance. When nothing has changed, it is the probability of any finding."""
@@ -111,12 +112,14 @@ def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str
     ranked = sorted(certain, key=_importance) + sorted(uncertain, key=_importance)
     shown = ranked[:MAX_FINDINGS]
     explained = explained_by([one.metric for one in shown], changes, now.manifests)
+    told = _incidents(now)
     findings = [
         _finding(
             rank, one, rank <= len(certain), parts.get(one.metric.identity), facts, now.manifests.get(one.metric.probe)
         )
         for rank, (one, facts) in enumerate(zip(shown, explained, strict=True), 1)
     ]
+    findings = [_with_incident(one, judged.metric, told) for one, judged in zip(findings, shown, strict=True)]
     reasons = sorted(left_out.items(), key=lambda one: (one[0] != NAMES, one))  # what is said of all names first
     ranks: dict[str, list[int]] = {}
     for finding in findings:
@@ -423,6 +426,29 @@ def _finding(
         distance=one.distance,
         facts=facts,
     )
+
+
+_StableRow: TypeAlias = tuple[str, str, frozenset[tuple[str, SnapshotValue]]]
+"""Probe, table or histogram, and stable labels."""
+
+
+def _incidents(now: Metrics) -> dict[_StableRow, IncidentData]:
+    """What the snapshot says of its rows: of each the worst."""
+    found: dict[_StableRow, IncidentData] = {}
+    for incident in now.snapshot.incidents or ():
+        for proof in incident.evidence:
+            if proof.kind != "source":
+                labels = now.names.stable(now.meanings(proof.probe, proof.name), proof.labels.items())
+                found.setdefault((proof.probe, proof.name, frozenset(labels)), incident)
+    return found
+
+
+def _with_incident(finding: Finding, metric: Metric, told: Mapping[_StableRow, IncidentData]) -> Finding:
+    """What is worse, with what stands out there now."""
+    incident = told.get((metric.probe, metric.name.partition(".")[0], frozenset(metric.labels)))
+    if incident is None or finding.direction != "worse":
+        return finding
+    return msgspec.structs.replace(finding, incident=incident.what, next=incident.next, commands=incident.commands)
 
 
 def _details(one: Judged, significant: bool, part: Part | None) -> list[str]:

@@ -53,6 +53,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of changed facts that may explain it."""
     what: str = ""
     """The change in a sentence: what, where, from how much to how much."""
+    incident: str = ""
+    """Of what is worse: what the current snapshot says of this row, if it stands out there. With what to do next."""
+    next: list[str] = []
+    commands: list[str] = []
 
 
 class FactChange(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
     ]
     lines = [
         *_causes(comparison),
-        *(SummaryLine(_word(one), f"{one.rank}. {one.what}", chart=_then_and_now(one)) for one in certain),
+        *_changed(certain),
     ]
     if lines:
         blocks.append(SummaryLines(lines[:most]))
@@ -171,6 +171,17 @@ def _causes(comparison: Comparison) -> Iterator[SummaryLine]:
     for one in causes[:MAX_CAUSES]:
         text = f"{one.fact}: {_value(one.baseline)} before, {_value(one.current)} now"
         yield SummaryLine("cause?", f"{text}; it may explain finding {_numbers(one.may_explain)}")
+
+
+def _changed(findings: list[Finding]) -> Iterator[SummaryLine]:
+    """What changed, with what stands out there now and what to do next: of several findings with the first."""
+    told = set[str]()
+    for one in findings:
+        is_new = one.incident not in told
+        told.add(one.incident)
+        more = " ".join([f"{one.incident}.", *one.next]) if one.incident and is_new else ""
+        commands = tuple(one.commands) if is_new else ()
+        yield SummaryLine(_word(one), f"{one.rank}. {one.what}", more, commands, _then_and_now(one))
 
 
 def _numbers(ranks: list[int]) -> str:

@@ -18,7 +18,7 @@ from netconsole.compare import document as comparison
 from netconsole.compare.compare import compare
 from netconsole.probes.catalogue import load_all
 from netconsole.probes.polarity import FigureKind, polarity
-from netconsole.snapshot.document import Snapshot, load
+from netconsole.snapshot.document import EvidenceData, IncidentData, Snapshot, load
 from tests.support import made_up
 from tests.support.made_up import EMPTY, changed
 
@@ -39,6 +39,24 @@ def test_nothing_is_found_where_nothing_changed(snapshots: int, day: float) -> N
         runs = [quick(1000 * trial + run, day=day) for run in range(snapshots + 1)]
         verdicts.append(compare(runs[-1], runs[:-1]).verdict)
     assert verdicts.count("same") >= 19
+
+
+def test_what_is_worse_has_what_stands_out_there_and_what_to_do_next(five: list[Snapshot]) -> None:
+    """The row of its evidence may have its labels in another order; no other finding gets it."""
+    queues: list[dict[str, Any]] = [{"queue": queue, "device": "vnet3"} for queue in (0, 9)]
+    told, other = (
+        IncidentData(
+            "!", "queue-late", what, evidence=[EvidenceData("tx_queue_latency", "histogram", "wait", labels)],
+            next=["Look."], commands=["tc -s qdisc show"],
+        )
+        for what, labels in zip(("late", "elsewhere"), queues, strict=True)
+    )  # fmt: skip
+    late = msgspec.structs.replace(made_up.snapshot(77, wait_us=100), incidents=[other, told])
+    found = {one.metric: (one.incident, one.next, one.commands) for one in compare(late, five).findings}
+    assert found.pop(WAIT + "0") == ("late", ["Look."], ["tc -s qdisc show"])
+    assert found and set(map(str, found.values())) == {"('', [], [])"}
+    better = [msgspec.structs.replace(one, incidents=[told]) for one in five[:1]]
+    assert not any(one.incident for one in compare(better[0], [made_up.snapshot(77, wait_us=100)]).findings)
 
 
 def test_five_runs_teach_how_much_a_wilder_host_varies() -> None:

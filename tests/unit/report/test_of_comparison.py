@@ -49,6 +49,17 @@ def lines(found: Document) -> list[tuple[str, str]]:
     return [(one.word, one.text) for block in found.blocks if isinstance(block, SummaryLines) for one in block.lines]
 
 
+def test_what_stands_out_there_is_told_once_with_what_to_do_next() -> None:
+    told = {"incident": "eth0 loses", "next": ["Look.", "Ask."], "commands": ["ip link"]}
+    found = report(verdict="regressed", findings=[{**FINDING, **told}, {**FINDING, **told, "rank": 2}, FINDING])
+    [summary] = [block for block in found.blocks if isinstance(block, SummaryLines)]
+    assert [(one.more, one.commands) for one in summary.lines] == [
+        ("eth0 loses. Look. Ask.", ("ip link",)),
+        ("", ()),
+        ("", ()),
+    ]
+
+
 def test_a_comparison_without_any_change() -> None:
     found = report(compared=12)
     assert (found.title, found.subtitle) == ("netconsole comparison", "current")
