@@ -68,6 +68,29 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
         ("too-big", {"out_mtu": 1500, "out_device": "eth1"}, None),
         (
             "too-big",
+            {"location": "ip_fragment.constprop.0", "out_mtu": 1400, "out_device": "eth1"},
+            "1500 bytes, uncut, for 198.51.100.7, and eth1 takes 1400 (MTU)",
+        ),
+        (
+            "no-route-out",
+            {"remote": "203.0.113.2", "out_device": "eth1", "room": 1476},
+            "1500 bytes, uncut, and the tunnel's way to 203.0.113.2 has room for 1476",
+        ),
+        (
+            "no-route-out",
+            {"remote": "203.0.113.2", "out_device": None, "room": None},
+            "no route to the tunnel's other end 203.0.113.2",
+        ),
+        ("no-route-out", {"remote": "203.0.113.2", "out_device": "eth1", "room": 1500}, None),
+        ("no-route-out", {"remote": None}, None),
+        ("bridge-vlan", {"vlan": 77}, "this port of the bridge is not in VLAN 77"),
+        (
+            "bridge-vlan",
+            {"source_mac": "02:00:00:00:00:0a"},
+            "they have no VLAN, and this port of the bridge has none for such (PVID)",
+        ),
+        (
+            "too-big",
             {"out_mtu": 600, "out_route_mtu": 600, "out_device": "eth1"},
             "1500 bytes for 198.51.100.7, and the route there takes 600 (MTU)",
         ),

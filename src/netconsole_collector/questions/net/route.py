@@ -8,14 +8,16 @@ one that duplicate address detection does not let be used. `refusal`, `prefix`, 
 `rule_refusal`, `rule`: a rule of policy routing that does, and its preference. `out_device`, `out_gateway`, `out_kind`,
 `out_mtu`: the way that it takes; `out_route_mtu`: the route has a bound of its own. `is_way_back`: it leaves where it
 came in. `back_device`, `back_kind` and the like: the way to its source. What is not known is null.
+
+Of a tunnel: `remote`, its other end; the way to that; and `room`, how long a packet may be that it sends there uncut.
 """
 
 import errno
 import socket
-from typing import Any, Optional, Set
+from typing import Any, Dict, Optional, Set, Tuple
 
 from netconsole_collector.primitives import files
-from netconsole_collector.primitives.netlink import Netlink
+from netconsole_collector.primitives.netlink import Netlink, attributes
 from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.net.firewall import NETLINK_NETFILTER, base_chains
 from netconsole_collector.questions.net.rtnetlink import (
@@ -31,6 +33,20 @@ from netconsole_collector.sources.net.protocol_counters import parse_single
 
 _IFLA_MTU = 4
 _IPV6_MIN_MTU = 1280  # include/uapi/linux/ipv6.h
+_INFO_DATA = 2
+_IPTUN_REMOTE, _GRE_REMOTE = 3, 7
+_TUNNELS: Dict[str, Tuple[int, int]] = {
+    "ipip": (_IPTUN_REMOTE, 20),
+    "sit": (_IPTUN_REMOTE, 20),
+    "ip6tnl": (_IPTUN_REMOTE, 40),
+    "gre": (_GRE_REMOTE, 24),
+    "gretap": (_GRE_REMOTE, 38),
+    "erspan": (_GRE_REMOTE, 46),
+    "ip6gre": (_GRE_REMOTE, 44),
+    "ip6gretap": (_GRE_REMOTE, 58),
+    "ip6erspan": (_GRE_REMOTE, 66),
+}
+"""By kind: the attribute of its other end (include/uapi/linux/if_tunnel.h), and the bytes of its headers at least."""
 _DROP_UNICAST = "drop_unicast_in_l2_multicast"
 _XFRM = b"/proc/thread-self/net/xfrm_stat"
 _NO_KEY = "XfrmOutNoStates"
@@ -39,8 +55,11 @@ _NO_KEY = "XfrmOutNoStates"
 def answer(arguments: Json) -> Any:
     """Of a packet from ``source`` to ``target`` that came in by ``device``; without one it is this host's own.
 
-    ``refused``: a route refused it, also where the kernel would now take another: its mark is not known.
+    ``refused``: a route refused it, also where the kernel would now take another: its mark is not known. With
+    ``tunnel``, the name of a device, it is about what that sends to its other end.
     """
+    if "tunnel" in arguments:
+        return within(arguments, lambda: _of_tunnel(text(arguments, "tunnel")))
     target, source = (text(arguments, name) for name in ("target", "source"))
     device = str(arguments.get("device", ""))
     return within(arguments, lambda: _looked_up(device, target, source, arguments.get("refused") is True))
@@ -70,6 +89,24 @@ def _looked_up(device: str, target: str, source: str, refused: bool) -> Json:
         found["is_way_back"] = bool(device) and found["out_device"] == device
         found.update(_way(routes, "back_", source, target, None))
     return found
+
+
+def _of_tunnel(name: str) -> Json:
+    with RouteSocket() as routes:
+        link = routes.link(name)
+        remote, headers = other_end(link) if link is not None else (None, 0)
+        if remote is None:
+            return {"remote": None}
+        way = _way(routes, "out_", remote, "", None)
+    return {"remote": remote, "room": way["out_mtu"] - headers if way["out_mtu"] else None, **way}
+
+
+def other_end(link: Interface) -> Tuple[Optional[str], int]:
+    """The address of a tunnel's other end, and how long its headers are at least; None of what has no fixed one."""
+    at, headers = _TUNNELS.get(link.kind, (0, 0))
+    address = dict(attributes(link.info.get(_INFO_DATA, b""), 0)).get(at, b"")
+    family = {4: socket.AF_INET, 16: socket.AF_INET6}.get(len(address))
+    return socket.inet_ntop(family, address) if family is not None and any(address) else None, headers
 
 
 def _has_no_key() -> bool:
