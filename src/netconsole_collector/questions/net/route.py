@@ -76,7 +76,7 @@ def _looked_up(device: str, target: str, source: str, refused: bool) -> Json:
         errors = _errors(routes, target, source, link)
         refusing = routes.refusing_route(target, errors)
         if refusing is None and refused:
-            refusing = routes.refusing_route(target, set(REFUSING.values()))
+            refusing = routes.refusing_route(target, set(REFUSING.values()), routes.tables_of_rules(family))
         found.update(zip(("refusal", "prefix", "table"), refusing or (None, None, None)))
         rule = routes.refusing_rule(family, errors) if refusing is None else None
         found.update(zip(("rule_refusal", "rule"), rule or (None, None)))

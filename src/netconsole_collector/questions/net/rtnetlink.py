@@ -53,6 +53,7 @@ REFUSING = {"blackhole": errno.EINVAL, "unreachable": errno.EHOSTUNREACH, "prohi
 DAD_FAILED, TENTATIVE = 0x08, 0x40
 """Flags of an address (IFA_F_*): another host has it; that is still looked for."""
 _RULE_ACTIONS = {6: "blackhole", 7: "unreachable", 8: "prohibit"}
+_TO_TABLE = 1  # FR_ACT_TO_TBL
 _RULE_PRIORITY = 6
 _RULE_ERRORS = {**REFUSING, "unreachable": errno.ENETUNREACH}
 """The same of a rule (net/ipv4/fib_rules.c)."""
@@ -251,10 +252,12 @@ class RouteSocket:
             hops = hops[length + 3 & ~3 :]
         return found
 
-    def refusing_route(self, target: str, errors: Set[int]) -> Optional[Tuple[str, str, str]]:
+    def refusing_route(
+        self, target: str, errors: Set[int], tables: Optional[Set[str]] = None
+    ) -> Optional[Tuple[str, str, str]]:
         """The route that refuses an address, by the ``errors`` of its lookup: kind, prefix and table.
 
-        None where several tables have one: which table is looked at, rules decide. Raises OSError.
+        None where several tables (of ``tables``) have one: which is looked at, rules decide. Raises OSError.
         """
         if errors.isdisjoint(REFUSING.values()):
             return None  # and a large table need not be read
@@ -275,9 +278,17 @@ class RouteSocket:
             found = -bits, number(values.get(_PRIORITY)) or 0, kind, prefix if bits else "default"
             best[table] = min(best.get(table, found), found)  # the longest prefix, then the smallest metric
         refusing = [
-            (kind, prefix, table) for table, (_, _, kind, prefix) in best.items() if REFUSING.get(kind) in errors
+            (kind, prefix, table)
+            for table, (_, _, kind, prefix) in best.items()
+            if REFUSING.get(kind) in errors and (tables is None or table in tables)
         ]
         return refusing[0] if len(refusing) == 1 else None
+
+    def tables_of_rules(self, family: int) -> Set[str]:
+        """The tables at which a rule of policy routing looks. That of a VRF is none of these. Raises OSError."""
+        rules = self.dump(_GET_RULE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
+        looks = [body for body in rules if _ROUTE.unpack_from(body)[7] == _TO_TABLE]
+        return {_table(body, dict(attributes(body, _ROUTE.size))) for body in looks}
 
     def refusing_rule(self, family: int, errors: Set[int]) -> Optional[Tuple[str, int]]:
         """The only rule of policy routing that may end a lookup with one of these ``errors``: kind and preference."""
