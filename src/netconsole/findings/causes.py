@@ -84,7 +84,7 @@ def joined(found: list[Match]) -> list[Group]:
     An effect that is larger than its causes stays a group of its own. It has to be so twice in a row before it is said.
     """
     groups: list[Group] = []
-    for match in sorted(found, key=lambda one: (one.joins, -one.specific, one.lasting, RANK[one.level], -one.weight)):
+    for match in sorted(found, key=lambda one: (one.precedence, -one.weight)):
         for group in groups:
             if group.lead.cause == match.cause and is_same_place(group.place, match.place):
                 group.matches.append(match)

@@ -98,6 +98,11 @@ class Match:
     share_of: str = "packets"
     """What its share is of."""
 
+    @property
+    def precedence(self) -> tuple[bool, int, bool, int]:
+        """Of several that prove one incident the one that leads it comes first: what says most, then what is worst."""
+        return self.joins, -self.specific, self.lasting, RANK[self.level]
+
     def verdict(self, level: Level) -> RowVerdict:
         """The state of its row, at the level of its incident."""
         word, means = self.state

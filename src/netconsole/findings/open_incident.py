@@ -152,7 +152,8 @@ class OpenIncident:
     def take(self, group: Group, state: State, windows: Windows) -> None:
         """The incident goes on with these matches."""
         best = self.lead
-        may_lead = group.lead.specific >= best.specific or best.evidence.probe == group.lead.evidence.probe
+        # What is read later, and less, does not take the lead from what said it first.
+        may_lead = group.lead.precedence <= best.precedence or best.evidence.probe == group.lead.evidence.probe
         if may_lead and not group.lead.joins:
             self.lead = group.lead
             self.place = {**self.place, **{name: value for name, value in group.place.items() if value not in ANYWHERE}}

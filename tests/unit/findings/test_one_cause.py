@@ -376,3 +376,15 @@ def test_what_a_tunnel_may_not_cut_is_one_incident_though_the_tunnel_counts_it_t
     for _ in range(3):
         found = watched.interval((DROPS, long, 300), (SENT, tunnel, 300))
     assert [(one.cause, one.total) for one in found] == [("too-big", 900)]
+
+
+def test_what_counts_the_end_of_a_loss_does_not_take_the_lead_from_what_named_it() -> None:
+    """Seen on 5.10: the device's own counter was read last, and the sentence no longer said that a ring was full."""
+    full = {**DROP, "device": "vnet0", "netns": "red", "reason": "FULL_RING", "location": "tun_net_xmit"}
+    tap = {"device": "vnet0", "netns": "red", "qdisc": "noqueue"}
+    watched = Watched()
+    watched.interval((DROPS, full, 400), (SENT, tap, 200))
+    watched.interval((DROPS, full, 500), (SENT, tap, 600))
+    for _ in range(3):
+        (one,) = watched.interval((DROPS, full, 0), (SENT, tap, 100))
+        assert one.sentence.startswith("vnet0 (netns red): its ring is full")
