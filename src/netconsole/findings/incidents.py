@@ -17,11 +17,12 @@ from netconsole.findings.matches import loudest, matches
 from netconsole.findings.of_rules import RULE
 from netconsole.findings.open_incident import APART_S, LEAVES_AFTER, OpenIncident, could_cause, span_ns
 from netconsole.findings.saved_log import MAX_SAVED, SavedIncident, row_key, saved
-from netconsole.findings.windows import LONG, Windows
+from netconsole.findings.windows import LONG, Family, Windows
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.profile import Budget
 from netconsole.telemetry.session import Answerable, Connection
 from netconsole.telemetry.state import State
+from netconsole.telemetry.tables import RowKey
 from netconsole.telemetry.words import LEVELS
 
 BLIND_AFTER = 2
@@ -109,6 +110,8 @@ class Incidents:
         self._log: dict[int, Incident] = {one.number: one.told() for one in before if one.shown}
         self._carried = Carried(one for one in before if one.ended_ns is None)
         self._numbers = max((one.number for one in before), default=0)
+        self._told: dict[tuple[Family, RowKey], int] = {}
+        """The totals of rows that were read late, which incidents of their time have told."""
         self._interval = -1
         self._current: list[Incident] = []
         self.verdicts: Mapping[RowName, RowVerdict] = {}
@@ -231,13 +234,28 @@ class Incidents:
         return True
 
     def _is_told_late(self, group: Group) -> bool:
-        """Whether it was read late, and incidents of that time, ended or not, have told as much of the same loss."""
+        """Whether it was read late, and incidents of that time, ended or not, have told as much of the same loss.
+
+        That holds until its rows are read again, though those incidents may be listed no more by then.
+        """
         late = group.late()
         if late is None:
             return False
+        rows = {
+            (match.family, match.evidence.key): self._windows.of(match.family)[match.evidence.key].total
+            for match in group.matches
+            if match.family is not None
+        }
+        if rows.items() <= self._told.items():
+            return True
         causes = [one for one in self._open if one.last_ns + APART_S * 1e9 >= late.since_ns and one.tells_of(group)]
         counted = [one.counted_since(late.since_ns, group.lead.unit) for one in causes]
-        return bool(causes) and (None in counted or late.counted <= LARGER * sum(one or 0.0 for one in counted))
+        is_told = bool(causes) and (None in counted or late.counted <= LARGER * sum(one or 0.0 for one in counted))
+        if is_told:
+            self._told.update(rows)
+            for row in list(self._told)[: max(0, len(self._told) - MAX_LOG)]:
+                del self._told[row]
+        return is_told
 
     def _drop(self, one: OpenIncident) -> None:
         """It was never an incident of its own."""

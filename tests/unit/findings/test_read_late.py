@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole.findings.incident import Incident
-from netconsole.findings.incidents import Incidents
+from netconsole.findings.incidents import ENDED_SHOWN, Incidents
 from netconsole.findings.matches import matches
 from netconsole.findings.windows import Windows
 from netconsole.probes import catalogue
@@ -28,9 +28,10 @@ COUNTED: dict[str, Label] = {"netns": "blue", "counter": "IpOutDiscards", "class
 
 
 class Host:
-    """Drops are told every second, counters of the namespace every ninth."""
+    """Drops are told every second, counters of the namespace every ninth, or more rarely."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = EVERY) -> None:
+        self.every = every
         self.manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "protocol_counters")}
         self.incidents, self.stream = Incidents(self.manifests), Stream(State())
         self.stream.hello()
@@ -46,10 +47,11 @@ class Host:
     def pass_second(self, dropped: int = 0, counted: int = 0) -> list[Incident]:
         self.unread += counted
         self.second += 1
-        is_read = self.second % EVERY == 0
+        is_read = self.second % self.every == 0
         self._tell("kernel_drops", "drops", self.dropped, dropped, None)
         if self.second not in self.silent:
-            self._tell("protocol_counters", "counters", self.counted, self.unread if is_read else 0, EVERY * SECOND)
+            delta, interval_ns = self.unread if is_read else 0, self.every * SECOND
+            self._tell("protocol_counters", "counters", self.counted, delta, interval_ns)
         self.unread = 0 if is_read else self.unread
         self.stream.end()
         return self.incidents.update(self.stream.state)
@@ -133,6 +135,15 @@ def test_what_was_told_and_has_ended_is_no_second_incident(first: int, seconds: 
     assert [one.cause for one in told] == ["firewall-drops"], [one.sentence for one in told]
     assert told[0].total == per_s * seconds
     assert told[0].ended_ns is not None
+
+
+def test_what_was_told_is_no_news_either_when_it_is_listed_no_more() -> None:
+    """Seen on 5.10: the counter was read so rarely that its rate held for longer than the end of the incident."""
+    host = Host(every=ENDED_SHOWN)
+    for second in range(1, 3 * ENDED_SHOWN):
+        lost = 900 if second == 2 else 0
+        host.pass_second(dropped=lost, counted=lost)
+    assert [one.cause for one in host.incidents.log] == ["firewall-drops"]
 
 
 def test_what_only_the_late_counter_knows_is_one_incident_for_as_long_as_it_lasts() -> None:
