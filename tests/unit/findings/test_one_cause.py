@@ -388,3 +388,13 @@ def test_what_counts_the_end_of_a_loss_does_not_take_the_lead_from_what_named_it
     for _ in range(3):
         (one,) = watched.interval((DROPS, full, 0), (SENT, tap, 100))
         assert one.sentence.startswith("vnet0 (netns red): its ring is full")
+
+
+def test_what_rp_filter_refuses_is_one_incident_where_no_reason_tells_it() -> None:
+    place = {"device": "eth0", "netns": "red", "hook": "to this host", "reason": "NOT_SPECIFIED"}
+    martian = {**DROP, **place, "location": "ip_rcv_finish_core"}
+    counter = {"counter": "TcpExtIPReversePathFilter", "class": "loss", "netns": "red", "meaning": "another way"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, martian, 300), (COUNTERS, counter, 300))
+    assert [one.cause for one in found] == ["martians"]

@@ -86,6 +86,11 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
         ("bridge-vlan", {"vlan": 77}, "this port of the bridge is not in VLAN 77"),
         (
             "bridge-vlan",
+            {"vlan": 77, "location": "br_pass_frame_up"},
+            "the bridge itself is not in VLAN 77, and they are for this host",
+        ),
+        (
+            "bridge-vlan",
             {"source_mac": "02:00:00:00:00:0a"},
             "they have no VLAN, and this port of the bridge has none for such (PVID)",
         ),
