@@ -324,13 +324,14 @@ def _one_queue(one: MachineFigures) -> Cap:
             rows = [row for row in one.queues(probe) if row.get("device") == tap and row.get("direction") == direction]
             moved = [(one.per_s(probe, row, "packets"), row.get("queue")) for row in rows]
             whole = sum(rate for rate, _ in moved)
-            if len(rows) < 2 or whole < MANY_PER_S:
+            count = max(len(rows), one.queues_of(tap))  # one that nothing passes has no row
+            if count < 2 or whole < MANY_PER_S:
                 continue
             rate, queue = max(moved, key=lambda pair: pair[0])
             share = 100.0 * rate / whole
             if best is None or share > best[0]:
                 carries = f"carries {figure.percent(share)} of {figure.rate(whole, 'packets')}"
-                best = share, f"queue {queue} of {len(rows)} of {tap} {carries}"
+                best = share, f"queue {queue} of {count} of {tap} {carries}"
     if best is None and one.has_single_queues():
         return Cap("free", name, "each of its taps has one queue")
     if best is None and one.taps and not (one.has("tun_queues") or one.has("vhost_queues")):

@@ -91,6 +91,11 @@ class MachineFigures:
         """Whether packets of its taps pass a thread of QEMU's own and no vhost worker, as its command line says."""
         return bool(self._queues) and not self._by_vhost and not any(role(row) == WORKER for row in self._threads)
 
+    def queues_of(self, tap: str) -> int:
+        """How many queues of a tap QEMU has open; 0 where that is not known."""
+        nets = self.facts_of("net").values()
+        return int(max((number(net.get("queues")) or 0.0 for net in nets if net.get("tap") == tap), default=0))
+
     def has_single_queues(self) -> bool:
         """Whether each of its taps is known to have one queue."""
         return self._queues == {"1"}
@@ -115,7 +120,7 @@ class MachineFigures:
         )
 
     def facts_of(self, area: str) -> dict[str, dict[str, SnapshotValue]]:
-        """What is known of each of its disks, or connections of TCP: values by property."""
+        """What is known of each of its disks, network devices, or connections of TCP: values by property."""
         prefix = fact_key("vm", self.name, area, "")
         found: dict[str, dict[str, SnapshotValue]] = {}
         for name in self.snapshot.facts:

@@ -219,6 +219,13 @@ def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_f
             "queue 0 of 2 of vnet7 carries 99.8 % of 6.01k packets/s: one flow, or a guest that does not spread",
         ),
         (
+            lambda d: (
+                table(d, "tun_queues", "queues").pop(),
+                d["facts"].update({"vm/web/net/0/queues": {"value": 4}}),
+            ),
+            "queue 0 of 4 of vnet7 carries 100 % of 6.00k packets/s: one flow, or a guest",
+        ),
+        (
             lambda d: d["facts"].update({"nic/vnet7/offload/tx-tcp-segmentation": {"value": "off"}}),
             "segmentation offload is off at vnet7: 10.0k packets/s of 1.40k bytes",
         ),
