@@ -27,6 +27,8 @@ COPIES = ("packet", "raw")
 BACKLOG = "CPU_BACKLOG"
 LOST = {"backlog": "lost_backlog", "firewall, IP, UDP": "lost_stack", "socket": "lost_socket"}
 """The counter of each stage of this host that loses, in order."""
+WHOLE_LOSES = 2e-5
+"""Of what came, a share so small leaves a mirror whole."""
 FEW_TUPLES = 8
 """For each worker. The kernel spreads outer tuples over workers by chance: with fewer, one may get several times more
 than another."""
@@ -169,7 +171,11 @@ class MirrorLedger:
             worst = max(LOST, key=lambda name: rates[LOST[name]])
             where = next((one.where for one in self.stages if one.name == worst and one.where), "")
             share = min(1.0, lost / came)  # what loses is attached a moment before what counts the arrivals
-            parts.append(f"loses {figure.percent(100 * share)} on this host, most at its {worst}")
+            if share <= WHOLE_LOSES and not is_lost_before:
+                kept = f"at least {100 * (1 - WHOLE_LOSES):.3f} % of {figure.number(came)} packets/s"
+                parts.append(f"whole on this host: {kept}, the rest is lost at its {worst}")
+            else:
+                parts.append(f"loses {figure.percent(100 * share)} on this host, most at its {worst}")
             parts += [where] if where else []
             tuples, busy = self._fed_by()
             if worst == "socket" and 0 < tuples < FEW_TUPLES * busy:

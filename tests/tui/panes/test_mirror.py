@@ -130,6 +130,17 @@ def test_a_mirror_that_loses_nothing_here_is_whole_on_this_host_and_no_more() ->
     assert "nothing comes" in mirror.title(played())
 
 
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (2, "whole on this host: at least 99.998 % of 100k packets/s, the rest is lost at its socket · "),
+        (3, "loses < 0.01 % on this host, most at its socket"),
+    ],
+)
+def test_a_mirror_that_loses_next_to_nothing_is_whole(lost: int, said: str) -> None:
+    assert said in mirror.title(played(arrived=100_000, lost_socket=lost))
+
+
 def test_each_stage_leads_to_the_page_of_who_loses() -> None:
     scene = played(arrived=950, lost_stack=9, lost_socket=41)
     found = {one.cells["stage"].text: one.key for one in mirror.rows(scene)}
