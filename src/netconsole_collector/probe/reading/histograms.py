@@ -104,8 +104,9 @@ def _of_rows(rows: List[MapRow], is_delta: bool) -> Json:
         slot = row.labels[_SLOT]
         by_slot[slot] = by_slot.get(slot, 0) + count
         total += amount
-        high = max(high, row.totals[2])
-        low = max(low, row.totals[3])
+        if row.totals[0]:  # else what it has is of a network namespace that is gone
+            high = max(high, row.totals[2])
+            low = max(low, row.totals[3])
     return _histogram(total, high, low, sorted([slot, count] for slot, count in by_slot.items() if count))
 
 

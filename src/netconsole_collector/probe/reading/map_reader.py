@@ -195,7 +195,10 @@ class MapReader:
             last.generation = self._generation
             return MapRow(key, last.labels, [0] * len(self.columns), last.totals, False)
         last.digest = digest
-        totals = [now - before for now, before in zip(self._sum(value), last.before)]
+        sums = self._sum(value)
+        totals = [now - before for now, before in zip(sums, last.before)]
+        if min(totals) < 0:  # the kernel has begun the row anew as well, as it does in an LRU map
+            last.before, totals = [0] * len(sums), sums
         if isinstance(self._map, RowSets):
             deltas = list(self._map.deltas[key])
         else:
@@ -239,6 +242,7 @@ class MapReader:
 
     def _begin_anew(self, key: bytes, last: _LastReading) -> None:
         """What was counted until now is of a row that has gone, though the kernel counts on in the same one."""
+        self.evicted += 1
         self.evicted_first += last.totals[0]
         for number, column in enumerate(self.columns):
             if column.kind != "max":

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 
 from netconsole.telemetry import histogram
 from netconsole_collector.kernel.bpf_maps import MapInfo
+from netconsole_collector.names.drop_reasons import DropReasons
+from netconsole_collector.names.labels import Labeller
+from netconsole_collector.names.lookups import Lookups
+from netconsole_collector.names.namespaces import Namespaces
 from netconsole_collector.probe.reading import histograms
 from netconsole_collector.probe.reading.decode import LayoutError
 from tests.support.fake_map import CPUS, FakeMap, labels
@@ -52,6 +57,25 @@ def test_histograms_agree_with_the_values() -> None:
     assert (four["delta"]["min"], four["delta"]["max"]) == (0, 987654321)
     assert (five["labels"], five["total"]["min"]) == ({"cpu": 5}, 1)
     assert [one["labels"]["cpu"] for one in found.read(full=True)] == [4, 5]
+
+
+def test_the_extremes_of_a_namespace_that_is_gone_are_not_those_of_the_next_with_its_inode(tmp_path: Path) -> None:
+    lookups, fake = Lookups(), Buckets()
+    namespaces = lookups.namespaces = Namespaces(str(tmp_path))
+    (tmp_path / "blue").touch()
+    inode = (tmp_path / "blue").stat().st_ino
+    spec = {"key": [{"name": "netns", "type": "u32", "as": "netns"}], "unit": "ns"}
+    found = histograms.HistogramReader("late", spec, fake, Labeller(lookups, DropReasons({})))  # type: ignore[arg-type]
+    fake.add(inode, 1)
+    fake.add(inode, 5000)
+    assert [one["total"]["max"] for one in found.read(full=True)] == [5000]
+    (tmp_path / "blue").rename(tmp_path / "green")
+    namespaces.refresh()
+    (one,) = found.read(full=True)
+    assert (one["labels"]["netns"], one["total"]["count"], one["total"]["max"]) == ("green", 0, None)
+    fake.add(inode, 70)
+    (one,) = found.read(full=True)
+    assert (one["total"]["count"], one["total"]["min"], one["total"]["max"]) == (1, 70, 70)
 
 
 class CpuArray:
