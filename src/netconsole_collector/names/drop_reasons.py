@@ -128,9 +128,12 @@ _OVS_SENDS = ("do_output", "do_execute_actions")
 """Since 6.7 these functions say why they drop. A drop there without a reason was made by ovs_vport_send, which they
 call: it ends with a jump into the function that frees, so the location is that of its caller."""
 
-_OF_NO_NETWORK = re.compile(r"_*(?:unix_|vsock_|virtio_transport_|vhost_transport_|vmci_transport_|hvs_)")
+_OF_NO_NETWORK = re.compile(
+    r"_*(?:unix_|vsock_|virtio_transport_|vhost_transport_|vmci_transport_|hvs_|ovs_(?:dp|vport|flow|meter|ct_limit)_cmd_)"
+)
 """Functions of net/unix, and of net/vmw_vsock with its transports. The latter free every message that only controls a
-connection, such as an update of credit, as if it were dropped (virtio_transport_recv_connected)."""
+connection, such as an update of credit, as if it were dropped (virtio_transport_recv_connected). And those by which
+Open vSwitch answers its daemon: they free the answer that they have begun about a port or a flow that is not there."""
 _FREED_WITH = (
     "skb_release_data",
     "udp_destruct_common",

@@ -38,11 +38,14 @@ def test_drops_of_open_vswitch_have_a_reason_on_every_kernel() -> None:
 def test_a_message_between_processes_is_no_loss() -> None:
     """Before 6.14 a connection that nobody takes ends so: whenever a program looks up a user name, and no nscd runs."""
     reasons = DropReasons({"2": "NOT_SPECIFIED"})
-    for function in ("unix_stream_connect", "__unix_gc", "virtio_transport_recv_pkt", "vsock_release"):
+    for function in (
+        "unix_stream_connect", "__unix_gc", "virtio_transport_recv_pkt", "vsock_release", "ovs_vport_cmd_get",
+    ):  # fmt: skip
         assert reasons.labels(2, function) == {"reason": "NOT_SPECIFIED", "class": "benign", "provenance": "kernel"}
     assert reasons.labels(2, "ip_rcv")["class"] == "suspicious"
     assert reasons.labels(2, "virtio_net_hdr_to_skb")["class"] == "suspicious"
     assert DropReasons({}).labels(0, "unix_stream_connect")["class"] == "benign"
+    assert DropReasons({"1": "NOT_SPECIFIED"}).labels(1, "ovs_packet_cmd_execute")["class"] == "suspicious"
 
 
 def test_what_is_freed_with_a_packet_or_a_socket_is_no_loss_of_its_own() -> None:
