@@ -40,11 +40,14 @@ INTERVAL_MS = 500
 SEND = """
 import ctypes, os, socket, struct, sys, time
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # as a NIC does it: a flow stays on its CPU
-device, flows, heavy, one_in, passes, vxlan = sys.argv[1], *map(int, sys.argv[2:])
+device, flows, heavy, one_in, passes, vxlan, checked = sys.argv[1], *map(int, sys.argv[2:])
 ETHERNET = bytes.fromhex("02000000000b02000000000a0800")
 def ip(source, payload, target=bytes([100, 127, 55, 1])):
     head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 0, 0x4000, 64, 17, 0, source, target)
-    return head + payload
+    total = sum(struct.unpack(">10H", head))
+    total = (total & 0xffff) + (total >> 16)
+    check = struct.pack(">H", ~(total + (total >> 16)) & 0xffff) if checked else head[10:12]
+    return head[:10] + check + head[12:] + payload
 def frame(source, port):
     inner = ETHERNET + ip(source, struct.pack(">HHHH", port, 9, 94, 0) + bytes(86))
     if not vxlan:
@@ -83,16 +86,16 @@ print(passes * len(order), time.monotonic() - began, passes * (sent_large // hea
 
 
 class Load:
-    """So many flows, plain or inside VXLAN."""
+    """So many flows, plain or inside VXLAN. ``is_checked``: with IP checksums, so that the stack takes them."""
 
-    def __init__(self, wire: Wire, flows: int, *, vxlan: bool) -> None:
-        self.wire, self.flows, self.vxlan = wire, flows, vxlan
+    def __init__(self, wire: Wire, flows: int, *, vxlan: bool, is_checked: bool = False) -> None:
+        self.wire, self.flows, self.vxlan, self.is_checked = wire, flows, vxlan, is_checked
         self.passes = 1 + LEAST_PACKETS // flows
         self.title = f"{flows:,} flows{' in VXLAN' if vxlan else ''}"
 
     def send(self) -> tuple[int, float, int]:
         """Packets in all, how many a second, and of each heavy flow at least."""
-        words = (Wire.DEVICES[0], self.flows, HEAVY, ONE_IN, self.passes, int(self.vxlan))
+        words = (Wire.DEVICES[0], self.flows, HEAVY, ONE_IN, self.passes, int(self.vxlan), int(self.is_checked))
         sent, took_s, heavy = self.wire.a.python(SEND, *words).split()
         return int(sent), int(sent) / float(took_s), int(heavy)
 

@@ -243,12 +243,12 @@ class Storm:
         self._count = mmap.mmap(self._file.fileno(), 8)
         self._directory = tempfile.TemporaryDirectory()
         arguments = [self._file.name, str(min(os.sched_getaffinity(0))), str(os.getpid())]
-        compiled = None if rules else _compiled(Path(self._directory.name) / "sender")
-        if compiled is None:
+        program = None if rules else compiled(Path(self._directory.name) / "sender", IN_C)
+        if program is None:
             words = [PYTHON, "-c", SENDER, *arguments, *([rules] if rules else [])]
         else:
-            words = ["sh", "-c", 'ip link set lo up && exec "$@"', "sender", str(compiled), *arguments]
-        self.is_compiled = compiled is not None
+            words = ["sh", "-c", 'ip link set lo up && exec "$@"', "sender", str(program), *arguments]
+        self.is_compiled = program is not None
         self._process = subprocess.Popen(["unshare", "--net", *words])
         while not self.sent():
             if self._process.poll() is not None:
@@ -292,13 +292,13 @@ class Storm:
         return time.clock_gettime_ns(~self._process.pid << 3 | _CPUCLOCK_SCHED)
 
 
-def _compiled(place: Path) -> Path | None:
-    """The sender in C; None where there is no compiler."""
+def compiled(place: Path, code: str) -> Path | None:
+    """A program in C; None where there is no compiler."""
     compiler = next((one for one in map(shutil.which, ("cc", "gcc", "clang")) if one), None)
     if compiler is None:
         return None
     source = place.with_suffix(".c")
-    source.write_text(IN_C)
+    source.write_text(code)
     done = subprocess.run([compiler, "-O2", "-D_GNU_SOURCE", "-o", str(place), str(source)], check=False)
     return place if done.returncode == 0 else None
 
