@@ -94,14 +94,17 @@ class Disk:
     polls: bool = True
     """Whether that thread looks into the queue by itself for a while (poll-max-ns, as QEMU does), so that the guest
     does not kick."""
+    most_per_s: int = 0
+    """I/Os that QEMU lets through (throttling); 0: all."""
 
     def options(self, number: int) -> list[str]:
         """For QEMU."""
         thread = f"thread{number}"
         polling = "" if self.polls else ",poll-max-ns=0"
+        limit = f",throttling.iops-total={self.most_per_s}" if self.most_per_s else ""
         return [
             *(["-object", f"iothread,id={thread}{polling}"] if self.iothread else []),
-            *("-drive", f"file={self.path},if=none,id=disk{number},format=raw,cache=none,aio={self.aio}"),
+            *("-drive", f"file={self.path},if=none,id=disk{number},format=raw,cache=none,aio={self.aio}{limit}"),
             *("-device", f"virtio-blk-pci,drive=disk{number}" + (f",iothread={thread}" if self.iothread else "")),
         ]
 

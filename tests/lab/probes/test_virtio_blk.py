@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.lab.collector import InsideMeasurement, between
 from tests.lab.kernels.each import PROVEN
 from tests.lab.machine.hypervisor import Hypervisor
 from tests.lab.machine.l2 import Card, Disk, Guest
-from tests.lab.network.traffic import on_a_busy_cpu
+from tests.lab.network.traffic import on_a_busy_cpu, qemu_pid
 from tests.support.live.measurement import Row
 
 pytestmark = [pytest.mark.booting, pytest.mark.parametrize("bare", PROVEN, indirect=True)]
@@ -21,22 +22,27 @@ PROBE, BELOW = "virtio_blk", "block_path"
 NAME = "disks"
 CARD = Card("vnet9", "52:54:00:00:00:19", "10.77.9.10/24")
 READS, FEW, TOGETHER = 100, 20, 32
+TRIES = 5
 BYTES = 4096
 SLOW_NS = 20_000_000
 STAGES = ("B1-B2", "B2-B3", "B3-B4", "B4-B5")
 ON_THREAD = ("B1-B2", "B4-B5")
 """The thread has to run at the end of these."""
 CLOSE = 0.25
+GROUP = "/sys/fs/cgroup/held"
 WAYS = {
     "vda": Disk("/dev/nullb0", "native"),
     "vdb": Disk("/dev/nullb1", "io_uring", polls=False),
     "vdc": Disk("/dev/nullb2", "threads", polls=False),
     "vdd": Disk("/dev/nullb3", "native", iothread=False),
 }
+LIMITED, HELD = "vde", Disk("/dev/nullb4", "native", iothread=False, most_per_s=5)
+PERIOD_NS = 200_000_000
+"""Of an I/O, where there may be five a second."""
 
 
 def device_of(disk: str) -> str:
-    return WAYS[disk].path.rpartition("/")[2]
+    return {**WAYS, LIMITED: HELD}[disk].path.rpartition("/")[2]
 
 
 class Disks:
@@ -67,9 +73,32 @@ class Disks:
         found = self.collector.histograms(BELOW, "times", device=device_of(disk), stage="device", vm=NAME)
         return {"device": add(one.total for one in found)} if found else {}
 
+    def are_known(self, known: int, reads: int) -> bool:
+        """Whether the stages of so many reads are known as of so many have to be: of all of them, but where a kprobe
+        may have missed one. A missed end leaves two seconds untimed, a missed interrupt two reads."""
+        attached = self.collector.statuses[PROBE].attach
+        least = reads * 9 // 10 if any(point.startswith("kprobe:") for point in attached) else reads
+        return (reads // 4 if "kprobe:bio_endio" in attached else least) <= known <= reads
+
     def waited_ns(self, tid: str) -> int:
         """How long a thread of QEMU has waited for a CPU."""
         return int(self.hypervisor.shell(f"cat /proc/{tid}/schedstat").split()[1])
+
+    @contextmanager
+    def held_back(self, disk: str) -> Iterator[None]:
+        """The control group of the guest may read so often from the device of this disk."""
+        number = self.hypervisor.shell(f"cat /sys/block/{device_of(disk)}/dev").strip()
+        self.hypervisor.shell(f"""
+            mkdir {GROUP}
+            echo +io >/sys/fs/cgroup/cgroup.subtree_control
+            echo "{number} riops={1_000_000_000 // PERIOD_NS}" >{GROUP}/io.max
+            echo {qemu_pid(self.hypervisor, self.guest)} >{GROUP}/cgroup.procs
+        """)
+        yield
+        self.hypervisor.shell(f"""
+            echo {qemu_pid(self.hypervisor, self.guest)} >/sys/fs/cgroup/cgroup.procs
+            rmdir {GROUP}
+        """)
 
     def row(self, disk: str) -> Row:
         (row,) = self.collector.rows(PROBE, "ios", device=device_of(disk), operation="read")
@@ -78,9 +107,9 @@ class Disks:
 
 @pytest.fixture(scope="module")
 def disks(bare: Hypervisor) -> Iterator[Disks]:
-    settings = (f"nr_devices={len(WAYS)}", "irqmode=2", f"completion_nsec={SLOW_NS}", "submit_queues=1")
+    settings = (f"nr_devices={len(WAYS) + 1}", "irqmode=2", f"completion_nsec={SLOW_NS}", "submit_queues=1")
     bare.run("modprobe", "null_blk", *settings)
-    guest = Guest(bare, NAME, CARD, list(WAYS.values()))
+    guest = Guest(bare, NAME, CARD, [*WAYS.values(), HELD])
     guest.start()
     collector = InsideMeasurement(bare)
     collector.load(PROBE, "details", events_per_s=10_000, threshold_us=0)
@@ -101,7 +130,7 @@ def test_each_read_is_followed(disks: Disks, disk: str) -> None:
     row, way = disks.row(disk), WAYS[disk]
     assert (row.labels["vm"], row.counts["ios"], row.counts["bytes"]) == (NAME, READS, READS * BYTES)
     assert row.counts["by_workers"] == (READS if way.aio == "threads" else 0)
-    assert row.counts["timed"] + row.counts["unkicked"] == READS
+    assert disks.are_known(row.counts["timed"] + row.counts["unkicked"], READS)
     if not (way.iothread and way.polls):
         assert row.counts["unkicked"] == 0
     below = disks.collector.total(BELOW, "ios", "ios", device=device_of(disk), operation="read", vm=NAME)
@@ -131,8 +160,8 @@ def test_a_slow_device_is_the_stage_that_carries_it(disks: Disks, disk: str) -> 
     taken = disks.read(disk)
     of_device = between(before, disks.device_time(disk))["device"]
     stage = taken["B3-B4"]
-    assert of_device.count == stage.count == READS
-    assert stage.sum >= of_device.sum >= READS * SLOW_NS
+    assert of_device.count == READS and disks.are_known(stage.count, READS)
+    assert (stage.min or 0) >= SLOW_NS
     half, half_of_device = percentile(stage, 50), percentile(of_device, 50)
     assert half is not None and half_of_device is not None
     assert half - half_of_device < CLOSE * half_of_device
@@ -144,13 +173,41 @@ def test_a_thread_without_a_cpu_is_the_stage_that_carries_it(disks: Disks, disk:
     disks.read(disk, FEW)
     tid = str(disks.row(disk).labels["tid"])
     with on_a_busy_cpu(disks.hypervisor, [tid]):
-        before = disks.waited_ns(tid)
-        taken = disks.read(disk, FEW)
-        waited_ns = disks.waited_ns(tid) - before
+        for _ in range(TRIES):
+            before = disks.waited_ns(tid)
+            taken = disks.read(disk, FEW)
+            waited_ns = disks.waited_ns(tid) - before
+            if taken["total"].count == FEW:  # else a kprobe has missed an end
+                break
     late_ns = sum(taken[stage].sum for stage in ON_THREAD)
     assert taken["total"].count == FEW
     assert abs(late_ns - waited_ns) < CLOSE * waited_ns
     assert late_ns > sum(taken[stage].sum for stage in STAGES if stage not in ON_THREAD)
+
+
+def longest(taken: dict[str, frames.Buckets]) -> str:
+    return max(STAGES, key=lambda stage: taken[stage].sum)
+
+
+def test_a_limit_of_qemu_is_the_stage_before_the_device(disks: Disks) -> None:
+    """It is what the other stages leave of a period, but for a quarter of that."""
+    disks.read(LIMITED, FEW)  # what it had saved up is used then
+    taken = disks.read(LIMITED, FEW)
+    whole, others = FEW * PERIOD_NS, sum(taken[stage].sum for stage in STAGES if stage != "B2-B3")
+    assert taken["total"].count == FEW and longest(taken) == "B2-B3"
+    assert abs(whole - others - taken["B2-B3"].sum) < CLOSE * whole
+
+
+def test_a_limit_of_the_control_group_is_in_the_stage_of_the_device(disks: Disks) -> None:
+    """io.max holds an I/O back before any tracepoint of the block layer: block_path has the device's own time alone.
+    The kernel lets fewer through than it might."""
+    before = disks.device_time("vdd")
+    with disks.held_back("vdd"):
+        taken = disks.read("vdd", FEW)
+    of_device = between(before, disks.device_time("vdd"))["device"]
+    assert taken["total"].count == FEW and longest(taken) == "B3-B4"
+    assert taken["B3-B4"].sum > (1 - CLOSE) * FEW * PERIOD_NS
+    assert of_device.sum < taken["B3-B4"].sum / 2
 
 
 def test_several_at_once_are_counted_and_not_timed(disks: Disks) -> None:
@@ -167,7 +224,7 @@ def test_several_at_once_are_counted_and_not_timed(disks: Disks) -> None:
     assert row.counts["timed"] < 4 * TOGETHER
     taken = between(before, disks.stages("vdd"))
     assert taken["total"].count == row.counts["timed"]
-    for _ in range(FEW):  # an end that a kprobe has missed on 5.10 counts as in flight for two seconds
+    for _ in range(FEW):  # an end that a kprobe has missed counts as in flight for two seconds
         disks.read("vdd", FEW)
         if disks.row("vdd").counts["timed"] == FEW:
             break
