@@ -74,6 +74,8 @@ _CONDITIONS = (
 )
 """Keys of a snapshot's ``cost``, with unit and name."""
 _MAX_NOT_COMPARABLE = 500
+_MAX_TEXT, _MAX_TEXTS = 1000, 10
+"""Characters of a text of an incident, and texts of its lists: every finding may have them, and a file is anybody's."""
 
 
 def compare(
@@ -448,7 +450,8 @@ def _with_incident(finding: Finding, metric: Metric, told: Mapping[_StableRow, I
     incident = told.get((metric.probe, metric.name.partition(".")[0], frozenset(metric.labels)))
     if incident is None or finding.direction != "worse":
         return finding
-    return msgspec.structs.replace(finding, incident=incident.what, next=incident.next, commands=incident.commands)
+    advice, commands = ([one[:_MAX_TEXT] for one in some[:_MAX_TEXTS]] for some in (incident.next, incident.commands))
+    return msgspec.structs.replace(finding, incident=incident.what[:_MAX_TEXT], next=advice, commands=commands)
 
 
 def _details(one: Judged, significant: bool, part: Part | None) -> list[str]:

@@ -55,6 +55,9 @@ def test_what_is_worse_has_what_stands_out_there_and_what_to_do_next(five: list[
     found = {one.metric: (one.incident, one.next, one.commands) for one in compare(late, five).findings}
     assert found.pop(WAIT + "0") == ("late", ["Look."], ["tc -s qdisc show"])
     assert found and set(map(str, found.values())) == {"('', [], [])"}
+    long = msgspec.structs.replace(told, what="x" * 10**6, next=["y"] * 10**5, commands=["z" * 10**6] * 10**3)
+    huge = compare(msgspec.structs.replace(late, incidents=[long]), five)
+    assert len(msgspec.json.encode(huge)) < 200_000, "as many findings repeat it"
     better = [msgspec.structs.replace(one, incidents=[told]) for one in five[:1]]
     assert not any(one.incident for one in compare(better[0], [made_up.snapshot(77, wait_us=100)]).findings)
 
