@@ -19,8 +19,8 @@ MODULES = (
 )
 _PER_DEVICE = ("conf", "neigh")
 """Directories with one directory per device. A hypervisor has thousands, and their differences rarely matter."""
-_NOT_SETTINGS = ("nf_conntrack_count", "flush", "stable_secret")
-"""Files among the settings that are states or triggers."""
+_NOT_SETTINGS = ("nf_conntrack_count", "flush", "stable_secret", "tcp_fastopen_key", "netdev_rss_key")
+"""Files among the settings that are states, triggers or keys: a snapshot goes to other people."""
 _SYSCTLS = "/proc/sys/net"
 _MAX_SYSCTLS = 2000
 _MAX_FILES = 10000

@@ -216,11 +216,15 @@ def test_a_file_that_never_answers_costs_no_more_than_the_timeout(hypervisor: Pa
     os.close(os.open(hypervisor / "proc/sys/kernel/osrelease", os.O_RDWR | os.O_NONBLOCK))
 
 
-def test_settings_of_single_devices_are_left_out(tmp_path: Path) -> None:
+def test_settings_of_single_devices_and_keys_are_left_out(tmp_path: Path) -> None:
     for name in ("all", "default", "vnet3"):
         write(tmp_path, f"proc/sys/net/ipv4/conf/{name}/rp_filter", "1\n")
     write(tmp_path, "proc/sys/net/core/rmem_max", "212992\n")
     write(tmp_path, "proc/sys/net/netfilter/nf_conntrack_count", "5\n")
+    write(
+        tmp_path, "proc/sys/net/ipv4/tcp_fastopen_key", "8f3a1c02-5b7d9e10-22c4f6a8-0d1e2f30\n"
+    )  # root alone reads it
+    write(tmp_path, "proc/sys/net/core/netdev_rss_key", "6d:5a:56:da\n")
     found = Facts(Here(tmp_path))
     kernel.sysctls(found)
     assert list(found.taken()) == [
