@@ -32,7 +32,7 @@ MANY_PER_S = 1000.0
 SMALL_BYTES, FAST_BYTES_PER_S = 1600.0, 10e6
 """A mean packet up to so long is no merged one; below this rate it costs little that it is not."""
 _OFF = ("off", "False", "false", "0")
-_TOLD = ("cpu-wait", "tap-ring-full", "io-limit")
+_TOLD = ("cpu-wait", "tap-ring-full", "io-limit", "ovs-meter")
 """Causes of incidents that a check of their own tells."""
 _LIMIT = re.compile(r"([0-9]{1,18}) ([1-9][0-9]{0,17})")
 """Microseconds of CPU time, and in how many of them, as in cpu.max."""
