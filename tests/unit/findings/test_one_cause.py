@@ -96,6 +96,26 @@ def test_what_a_peer_refuses_is_one_incident_though_both_ends_and_the_sender_cou
     assert told([one]) == {"veth-a (netns red): its peer veth-b refuses 60 packets/s": ("peer-refuses", 60)}
 
 
+def test_a_bridge_without_ports_is_one_incident_though_nobody_answers_its_questions() -> None:
+    at = {**DROP, "device": "br0", "netns": "red"}
+    asked = {**at, "protocol": "not IP", "ethertype": "ARP", "reason": "NO_TX_TARGET", "location": "br_dev_xmit"}
+    waited = {**at, "reason": "NEIGH_FAILED", "location": "neigh_invalidate"}
+    refused = {**REFUSED, "counter": "IpOutDiscards", "meaning": "not sent"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, asked, 48), (DROPS, waited, 55), (COUNTERS, refused, 35))
+        assert [one.cause for one in found] == ["no-port"], told(found)
+
+
+def test_neighbours_that_do_not_answer_are_one_incident_though_what_waits_for_them_fills_the_senders_buffer() -> None:
+    waited = {**DROP, "device": "br0", "netns": "red", "reason": "NEIGH_FAILED", "location": "neigh_invalidate"}
+    discards = {**REFUSED, "counter": "IpOutDiscards", "meaning": "not sent"}
+    watched = Watched()
+    for _ in range(3):
+        found = watched.interval((DROPS, waited, 55), (COUNTERS, discards, 50), (COUNTERS, REFUSED, 50))
+        assert [one.cause for one in found] == ["neighbour-silent"], told(found)
+
+
 def test_a_full_backlog_behind_a_veth_is_one_incident() -> None:
     """One packet moves five counters, and the CPU stays behind."""
     of_ip = {**REFUSED, "counter": "IpOutDiscards", "meaning": "not sent"}
