@@ -4,7 +4,7 @@
 the root that drops meanwhile, or has dropped all that the root has. `shaper`: a root that shapes, with its rate, as
 `tbf of 5 Mbit/s`. `burst`: bytes that a tbf takes at once; `is_too_long`: less than the MTU, and nothing waits there.
 `limit`, `loss_pct`: of a netem. `is_by_model`: it loses by a model with states, whose mean is not read.
-`ports`, `ports_up`: of a bond or team, how many it has, and how many of them have a carrier. `carrier`, `mtu`,
+`ports`, `ports_up`: of a bond, team or bridge, how many it has, and how many of them have a carrier. `carrier`, `mtu`,
 `is_up`: of the device. `xdp`: the name of its XDP program. `peer`, `peer_mtu`, `peer_is_up`: of the other end of a
 pair, wherever that is.
 """
@@ -34,7 +34,7 @@ _NETEM_PARAMETERS = struct.Struct("=4xII")
 _NETEM_BYTES, _NETEM_LOSS = 24, 5
 """Size of struct tc_netem_qopt; TCA_NETEM_LOSS, which only a model has (dump_loss_model of net/sched/sch_netem.c)."""
 _NONE = "noqueue"
-_OF_PORTS = ("bond", "team")
+_OF_PORTS = ("bond", "team", "bridge")
 
 
 def answer(arguments: Json) -> Any:
