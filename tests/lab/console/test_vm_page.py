@@ -69,6 +69,16 @@ def test_a_guest_that_takes_nothing_caps_by_the_ring_of_its_tap(host: Testbed) -
     assert not found["verdict"].startswith("nothing")
 
 
+def test_one_flow_has_one_queue_of_several(host: Testbed) -> None:
+    guest = host.guests[1]
+    target = guest.card.at.ip
+    with host.hypervisor.start("python3", "-c", SENDER.replace("0.002", "0"), target) as sender:
+        found = caps(host, guest.name)
+        sender.signal(signal.SIGKILL)
+    told = found["how packets spread over its queues"]
+    assert told["state"] == "caps" and f"of {guest.card.queues} of {guest.card.tap} carries" in told["text"], told
+
+
 @contextlib.contextmanager
 def made(host: Testbed, begin: str, end: str) -> Iterator[None]:
     """Something of the hypervisor's, for so long."""
