@@ -5,7 +5,7 @@ from __future__ import annotations
 LEDGER_COUNTS = {
     "missed": "runs that the kernel skipped because a program was already running: counts are a lower bound",
     "map_full": "rows without room: they are missing in the table, the counter is exact",
-    "evicted": "idle rows of a full map, and rows of a gone namespace: their totals are no longer listed",
+    "evicted": "idle rows that were removed from a full map: their totals are no longer listed",
     "join_missed": "ends without a start, or starts without an end: the histogram has fewer samples than packets",
     "parse_failed": "packets whose headers could not be read: counted as unparsed",
     "unaccounted": "counted, but in no row of the table: the counter is exact, the rows are a lower bound",

@@ -242,7 +242,6 @@ class MapReader:
 
     def _begin_anew(self, key: bytes, last: _LastReading) -> None:
         """What was counted until now is of a row that has gone, though the kernel counts on in the same one."""
-        self.evicted += 1
         self.evicted_first += last.totals[0]
         for number, column in enumerate(self.columns):
             if column.kind != "max":
