@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from netconsole.probes import manifest_reader
+
 ROOT = Path(__file__).parents[2]
 TEXTS = (".md", ".py", ".toml", ".c", ".h", ".sh", ".json", ".cfg")
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
@@ -81,3 +83,8 @@ def test_the_readme_names_every_probe_except_those_of_a_ping() -> None:
     table = (ROOT / "README.md").read_text()
     shipped = {path.parent.name for path in (ROOT / "probes").glob("*/*/probe.toml") if path.parts[-3] != "ping"}
     assert [name for name in sorted(shipped) if f"`{name}`" not in table] == []
+
+
+def test_the_page_about_probes_lists_all_kinds_of_labels() -> None:
+    listed = re.search(r"`(symbol drop_reason [^`]*)`", (ROOT / "docs/reference/probes.md").read_text())
+    assert listed is not None and set(listed[1].split()) == set(manifest_reader.SHOWN_AS)
