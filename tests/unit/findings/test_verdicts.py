@@ -83,6 +83,17 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
         ),
         ("no-route-out", {"remote": "203.0.113.2", "out_device": "eth1", "room": 1500}, None),
         ("no-route-out", {"remote": None}, None),
+        (
+            "bridge-port-waits",
+            {"state": "forwarding", "bridge": "br0", "ports": 1, "location": "br_handle_frame"},
+            "br0 forwards here: a netfilter rule refuses them, or their IP header is wrong",
+        ),
+        (
+            "bridge-port-waits",
+            {"state": "forwarding", "bridge": "br0", "ports": 1, "has_vlans": True, "vlan": 77,
+             "location": "br_handle_frame_finish"},
+            "port of br0, of which no other port may be in VLAN 77",
+        ),
         ("bridge-vlan", {"vlan": 77}, "this port of the bridge is not in VLAN 77"),
         (
             "bridge-vlan",
