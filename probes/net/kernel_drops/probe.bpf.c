@@ -237,33 +237,6 @@ static inline int is_to_group(struct sk_buff *skb)
     return mac != 0xffff && !nc_load(&first, sizeof(first), skb, mac) && first & 1;
 }
 
-/* To whom the frame was sent, of a packet that IP turned away, or IPv6 because it is off, or of this host itself with nobody to take it.
- * HOOK_TO_MANY: by broadcast or multicast, so that nobody misses it: in a network of several subnets each host gets the broadcasts of
- * all, and a bridge without ports has multicasts of its own. HOOK_TO_HOST: to this host alone. Of IPv4 it has
- * no route yet, and the kernel gives no reason: from an address that cannot be its sender, or to one that cannot be its target (before
- * 6.14). HOOK_SOURCE_ROUTE: it has a route, and options that the kernel refuses without a reason (ip_rcv_options). */
-#define PACKET_TYPE 7   /* the lowest bits of a byte that has no other name */
-enum { FRAME_TO_HOST, FRAME_TO_ALL, FRAME_TO_GROUP };   /* PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST */
-static inline u32 sent_to(struct sk_buff *skb, u32 reason)
-{
-    if (!NC_GET(skb, skb_iif))
-        return is_without_target(reason) && is_to_group(skb) ? HOOK_TO_MANY : HOOK_NONE;
-#ifdef HAVE_sk_buff___pkt_type_offset
-    u8 type = NC_AT(u8, (u8 *)skb + offsetof(struct sk_buff, __pkt_type_offset)) & PACKET_TYPE;
-
-    if (type == FRAME_TO_ALL || type == FRAME_TO_GROUP)
-        return HOOK_TO_MANY;
-    if (is_without_reason(reason) && type == FRAME_TO_HOST) {
-        if (!NC_GET(skb, _skb_refdst))
-            return HOOK_TO_HOST;
-        return has_source_route(skb) ? HOOK_SOURCE_ROUTE : HOOK_NONE;
-    }
-    if (is_ipv6_off(reason) && type == FRAME_TO_HOST)
-        return HOOK_TO_HOST;
-#endif
-    return HOOK_NONE;
-}
-
 /* Whether IP may have turned a packet away because of its addresses. */
 static inline int is_of_addresses(u32 reason)
 {
@@ -285,11 +258,38 @@ static inline int is_of_addresses(u32 reason)
 }
 
 /* Whether to whom the frame was sent tells more of a drop. */
-static inline int is_of_frames(u32 reason, u16 ethertype)
+static inline int is_of_frames(u32 reason)
 {
-    if (ethertype == ETH_P_IP)
-        return is_of_addresses(reason) || is_without_target(reason);
-    return ethertype == ETH_P_IPV6 && (is_ipv6_off(reason) || is_without_target(reason));
+    return is_of_addresses(reason) || is_ipv6_off(reason) || is_without_target(reason);
+}
+
+/* To whom the frame was sent, of a packet that IP turned away, or IPv6 because it is off, or of this host itself with nobody to take it.
+ * HOOK_TO_MANY: by broadcast or multicast, so that nobody misses it: in a network of several subnets each host gets the broadcasts of
+ * all, and a bridge without ports has multicasts of its own. HOOK_TO_HOST: to this host alone. Of IPv4 it has no route yet, and the kernel
+ * gives no reason: from an address that cannot be its sender, or to one that cannot be its target (before 6.14). HOOK_SOURCE_ROUTE: it has
+ * a route, and options that the kernel refuses without a reason (ip_rcv_options). */
+#define PACKET_TYPE 7   /* the lowest bits of a byte that has no other name */
+enum { FRAME_TO_HOST, FRAME_TO_ALL, FRAME_TO_GROUP };   /* PACKET_HOST, PACKET_BROADCAST, PACKET_MULTICAST */
+static inline u32 sent_to(struct sk_buff *skb, u32 reason, u16 ethertype)
+{
+    if (!NC_GET(skb, skb_iif))
+        return is_without_target(reason) && is_to_group(skb) ? HOOK_TO_MANY : HOOK_NONE;
+    if (ethertype == ETH_P_IP ? !is_of_addresses(reason) : !is_ipv6_off(reason))
+        return HOOK_NONE;
+#ifdef HAVE_sk_buff___pkt_type_offset
+    u8 type = NC_AT(u8, (u8 *)skb + offsetof(struct sk_buff, __pkt_type_offset)) & PACKET_TYPE;
+
+    if (type == FRAME_TO_ALL || type == FRAME_TO_GROUP)
+        return HOOK_TO_MANY;
+    if (is_without_reason(reason) && type == FRAME_TO_HOST) {
+        if (!NC_GET(skb, _skb_refdst))
+            return HOOK_TO_HOST;
+        return has_source_route(skb) ? HOOK_SOURCE_ROUTE : HOOK_NONE;
+    }
+    if (is_ipv6_off(reason) && type == FRAME_TO_HOST)
+        return HOOK_TO_HOST;
+#endif
+    return HOOK_NONE;
 }
 
 /* A TCP packet that no socket takes, and that begins no connection (RFC 9293, 3.1): mostly the rest of one that a program has ended while
@@ -504,8 +504,8 @@ static inline void account(struct bpf_raw_tracepoint_args *ctx, struct nc_config
     if (key.reason == SKB_DROP_REASON_NETFILTER_DROP && !(flags & NC_F_COUNTERS))
         key.hook = hook_of(skb, &key.place, &flow);
 #endif
-    if (!(flags & NC_F_COUNTERS) && is_of_frames(key.reason, flow.ethertype))
-        key.hook = sent_to(skb, key.reason);
+    if (!(flags & NC_F_COUNTERS) && is_of_frames(key.reason) && (flow.ethertype == ETH_P_IP || flow.ethertype == ETH_P_IPV6))
+        key.hook = sent_to(skb, key.reason, flow.ethertype);
     if (!(flags & NC_F_COUNTERS) && is_rest_of_connection(skb, key.reason, &flow))
         key.hook = HOOK_NO_SYN;
 

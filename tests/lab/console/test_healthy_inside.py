@@ -35,4 +35,4 @@ def test_nothing_of_a_healthy_mix_is_a_fault(path: str, host: Testbed) -> None:
     first, *incidents = host.hypervisor.run(*command, limit_s=LIMIT_S).text.splitlines()
     assert first.startswith(f"the mix by {path}, 1 times, {MINUTES} minutes: ")
     # Guests in an emulated machine of two CPUs do wait for them, beside the senders of the mix.
-    assert [line for line in incidents if "cpu-wait ['thread_waits']" not in line] == []
+    assert [line for line in incidents if "  cpu-wait [" not in line] == []

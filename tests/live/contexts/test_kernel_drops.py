@@ -174,7 +174,7 @@ def test_a_row_has_its_latest_packet(load: Load) -> None:
     udp, tcp = {"ethertype": "IPv4", "protocol": "UDP"}, {"ethertype": "IPv6", "protocol": "TCP"}
     assert found == {
         "QDISC_DROP": {**udp, **ends, **ports, **macs, "vlan": 7, "came_in_by": "eth1", "length_bytes": 48},
-        "NO_SOCKET": {**tcp, **ends6, **macs, "came_in_by": "eth0", "length_bytes": 148},
+        "NO_SOCKET": {**tcp, **ends6, **macs, "syn": 2, "came_in_by": "eth0", "length_bytes": 148},
         "XDP": {"ethertype": "ARP", "protocol": "not IP", **macs, "length_bytes": 28},
         "TCP_CSUM": {**udp, **ends, **macs, "length_bytes": 20},
         "FULL_RING": {**udp, **ends, **ports, "length_bytes": 48},
