@@ -3,10 +3,11 @@
 usage: python bench/disk_idle.py [PAIRS [SECONDS]]      (default 5 pairs of 3 s; needs root and fio)
 
 The load is fio with psync: 12 000 reads and 250 writes a second of 4 kB, of 16 threads, direct or through the page
-cache, one after another or at random; and 12 threads that read beside one that writes. The device is a
-loop device over a file in memory. In turn the machine is left alone, and `record --profile disk`
-runs as a user starts it. Prints the share of all CPUs that is idle (waits for the disk are idle), the difference with
-its interval (95 %, of the pairs), and what that is for each I/O. The tracer said 47 to 247 us. Asserts nothing.
+cache, one after another or at random; and 12 threads that read beside one that writes. The device is a loop device over
+a file in memory. In turn the machine is left alone, and `record --profile disk` runs as a user starts it. Prints the
+share of all CPUs that is left: what a loop of the lowest class (SCHED_IDLE) on each of them gets, by its own clock, for
+the ticks of /proc/stat miss what sleeps and wakes between them. The difference has its interval (95 %, of the pairs),
+and is told for each I/O. The tracer said 47 to 247 us. Asserts nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,14 @@ from tests.support.live.disks import Disk, loop
 READS_PER_S, WRITES_PER_S = 12_000, 250
 SIZE = 256 << 20
 SETTLES_S = 1.0
+LOOP = """
+import os, sys
+os.sched_setaffinity(0, [int(sys.argv[1])])
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+print("runs", flush=True)
+while True:
+    pass
+"""
 T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t by the number of pairs."""
 
@@ -92,25 +101,39 @@ class Window(NamedTuple):
     per_s: float
 
 
-def window(disk: Disk, seconds: float) -> Window:
-    def now() -> tuple[float, int, int, int]:
-        times = [int(one) for one in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        books = disk.books()
-        return time.monotonic(), times[3] + times[4], sum(times), books.reads + books.writes
+@contextmanager
+def what_is_left() -> Iterator[list[int]]:
+    """On each CPU a loop that runs when nobody else does; the clocks of their CPU time (clock_getcpuclockid(3))."""
+    with ExitStack() as stack:
+        clocks = []
+        for cpu in sorted(os.sched_getaffinity(0)):
+            loop_of = [sys.executable, "-c", LOOP, str(cpu)]
+            process = stack.enter_context(subprocess.Popen(loop_of, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None and process.stdout.readline()
+            clocks.append(~process.pid << 3 | 2)
+        yield clocks
 
-    began_s, idle, whole, ios = now()
+
+def window(disk: Disk, clocks: list[int], seconds: float) -> Window:
+    def now() -> tuple[float, int, int]:
+        books = disk.books()
+        return time.monotonic(), sum(map(time.clock_gettime_ns, clocks)), books.reads + books.writes
+
+    began_s, left_ns, ios = now()
     time.sleep(seconds)
-    ended_s, idle_then, whole_then, ios_then = now()
-    return Window(100 * (idle_then - idle) / (whole_then - whole), (ios_then - ios) / (ended_s - began_s))
+    ended_s, left_then_ns, ios_then = now()
+    length_s = ended_s - began_s
+    return Window(100 * (left_then_ns - left_ns) / 1e9 / length_s / len(clocks), (ios_then - ios) / length_s)
 
 
 def row(disk: Disk, load: Load, pairs: int, seconds: float) -> str:
     without, with_it = list[Window](), list[Window]()
-    with fio(disk, load):
+    with fio(disk, load), what_is_left() as clocks:
         for _ in range(pairs):
-            without.append(window(disk, seconds))
+            without.append(window(disk, clocks, seconds))
             with recording():
-                with_it.append(window(disk, seconds))
+                with_it.append(window(disk, clocks, seconds))
     taken = [before.idle_pct - during.idle_pct for before, during in zip(without, with_it, strict=True)]
     mean, spread = statistics.mean(taken), statistics.stdev(taken) * T_95.get(pairs, 2.0) / math.sqrt(pairs)
     per_s = statistics.mean(one.per_s for one in with_it)
