@@ -105,7 +105,7 @@ def rival(program: str) -> Iterator[None]:
             if process.poll() is not None:
                 raise SystemExit(f"bpftrace ended with exit status {process.returncode}")
         finally:
-            process.terminate()
+            process.kill()  # asked to end, it sometimes does not
             reader.join()
 
 
