@@ -83,17 +83,28 @@ static inline void nc_example_macs(struct nc_example *example, struct sk_buff *s
     __builtin_memcpy(example->source_mac, header.source, 6);
 }
 
-/* What it does to a connection of TCP (RFC 9293, 3.1). */
-enum { NC_TCP_OPENS = 1, NC_TCP_GOES_ON, NC_TCP_RESETS };
-static inline u16 nc_tcp_step(struct nc_flow *flow, struct sk_buff *skb)
+/* The flags of a segment of TCP (RFC 9293, 3.1); negative: it is none, or they cannot be read. */
+enum { NC_TCP_SYN = 0x02, NC_TCP_RST = 0x04, NC_TCP_ACK = 0x10 };
+static inline int nc_tcp_flags(struct nc_flow *flow, struct sk_buff *skb)
 {
     u8 bytes[4] __attribute__((aligned(4)));    /* data offset, flags, window */
 
-    if (flow->l4 != 6 || !flow->l4_at || nc_load_4(bytes, skb, flow->l4_at + 12))
+    if (flow->l4 != IPPROTO_TCP || !flow->l4_at || nc_load_4(bytes, skb, flow->l4_at + 12))
+        return -1;
+    return bytes[1];
+}
+
+/* What it does to a connection; 0: it is none of TCP. */
+enum { NC_TCP_OPENS = 1, NC_TCP_GOES_ON, NC_TCP_RESETS };
+static inline u16 nc_tcp_step(struct nc_flow *flow, struct sk_buff *skb)
+{
+    int flags = nc_tcp_flags(flow, skb);
+
+    if (flags < 0)
         return 0;
-    if (bytes[1] & 0x04)
+    if (flags & NC_TCP_RST)
         return NC_TCP_RESETS;
-    return (bytes[1] & 0x12) == 0x02 ? NC_TCP_OPENS : NC_TCP_GOES_ON;
+    return (flags & (NC_TCP_SYN | NC_TCP_ACK)) == NC_TCP_SYN ? NC_TCP_OPENS : NC_TCP_GOES_ON;
 }
 
 /* What a packet itself tells. Its device is up to the caller. */

@@ -294,14 +294,12 @@ static inline u32 sent_to(struct sk_buff *skb, u32 reason, u16 ethertype)
 
 /* A TCP packet that no socket takes, and that begins no connection (RFC 9293, 3.1): mostly the rest of one that a program has ended while
  * data was on its way. */
-#define TCP_SYN 0x02
 static inline int is_rest_of_connection(struct sk_buff *skb, u32 reason, struct nc_flow *flow)
 {
 #ifdef HAVE_SKB_DROP_REASON_NO_SOCKET
-    u8 bytes[4] __attribute__((aligned(4)));    /* data offset, flags, window */
+    int flags = reason == SKB_DROP_REASON_NO_SOCKET ? nc_tcp_flags(flow, skb) : -1;
 
-    return reason == SKB_DROP_REASON_NO_SOCKET && flow->l4 == IPPROTO_TCP && flow->l4_at &&
-           !nc_load_4(bytes, skb, flow->l4_at + 12) && !(bytes[1] & TCP_SYN);
+    return flags >= 0 && !(flags & NC_TCP_SYN);
 #else
     return 0;
 #endif
