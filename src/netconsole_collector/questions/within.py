@@ -66,8 +66,14 @@ def paths(host: Here = HERE) -> Iterator[Tuple[str, int]]:
 
 def sysctl(name: str) -> Optional[int]:
     """A setting of the namespace of the calling thread that is a whole number; None where there is none."""
+    numbers = sysctl_numbers(name)
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def sysctl_numbers(name: str) -> Tuple[int, ...]:
+    """A setting that is several whole numbers; empty where there is none."""
     try:
         with open("/proc/sys/net/" + name, "rb") as file:
-            return int(file.read(64))
+            return tuple(map(int, file.read(64).split()))
     except (OSError, ValueError):
-        return None
+        return ()

@@ -20,7 +20,7 @@ from netconsole_collector.questions.moving import moving
 from netconsole_collector.questions.net import group_programs
 from netconsole_collector.questions.net.programs import name_of, queried
 from netconsole_collector.questions.net.rtnetlink import MASTER, RouteSocket
-from netconsole_collector.questions.within import sysctl, within
+from netconsole_collector.questions.within import sysctl, sysctl_numbers, within
 from netconsole_collector.sources.net.netlink_messages import (
     NETLINK_SOCK_DIAG,
     SOCK_DIAG_BY_FAMILY,
@@ -142,12 +142,8 @@ def _port(arguments: Json) -> Tuple[str, int]:
 
 def _callers() -> range:
     """The ports that programs get which call and ask for none."""
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", "rb") as file:
-            first, last = map(int, file.read(64).split())
-    except (OSError, ValueError):
-        return range(0)
-    return range(first, last + 1)
+    ends = sysctl_numbers("ipv4/ip_local_port_range")
+    return range(ends[0], ends[1] + 1) if len(ends) == 2 else range(0)
 
 
 def _add_program(document: Json, direction: int) -> None:

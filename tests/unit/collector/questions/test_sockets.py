@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Sequence
 
@@ -53,6 +54,16 @@ def test_resets_are_asked_about_only_where_nobody_listens(
     monkeypatch.setattr(sockets, "moving", moves)
     told = sockets.answer({"wanted": "listener", "port": 9, "counters": "Checksums", "unheard": "Resets"})
     assert (seen, told["moved"], told["is_nobody"]) == ([asked], "Checksums", listens_at != 9)
+
+
+def test_a_port_of_who_calls_is_told_from_that_of_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one is bound, so that nobody listens there meanwhile."""
+    monkeypatch.setattr(sockets, "within", lambda _arguments, ask: ask())
+    with socket.socket() as caller:
+        caller.bind(("127.0.0.1", 0))
+        asked = {"wanted": "port", "protocol": "TCP"}
+        known = [sockets.answer({**asked, "port": port})["is_callers"] for port in (caller.getsockname()[1], 9)]
+    assert known == [True, False]
 
 
 def link(number: int, name: str, kind: bytes, master: int = 0) -> Interface:
