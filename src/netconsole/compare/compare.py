@@ -53,6 +53,7 @@ from netconsole.compare.pseudonyms import NAMES, WHY, DifferingNames, differing_
 from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
+from netconsole.findings.share import RECEIVED, SENT, passing
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
 
@@ -66,7 +67,7 @@ MIN_SHARE = 0.05
 table's figure on. Beside 100 000 packets/s, another 30 packets/s are no finding."""
 LEAST_SHARE, MUCH_SHARE = 0.001, 0.01
 """From these shares of their device's packets on, drops of class benign are a loss. The first is for new drops."""
-_TRAFFIC = ("rx_packets", "tx_packets")
+_TRAFFIC = (RECEIVED, SENT)
 """Columns of tables of devices. A loss is a share of these packets."""
 _CONDITIONS = (
     ("machine_cpu_pct", "%", "busy share of all CPUs of the machine"),
@@ -251,26 +252,28 @@ def _is_loss(one: Judged) -> bool:
     return (one.share is None and not shown.baseline) or (one.share is not None and one.share >= least)
 
 
-def _share(one: Judged, traffic: Mapping[SnapshotValue, float]) -> float | None:
-    """The loss of a row as a share of its device's packets. None when it is not known."""
+def _share(one: Judged, traffic: Mapping[SnapshotValue, Mapping[str, float]]) -> float | None:
+    """The loss of a row as a share of its device's packets in its direction. None when it is not known."""
     row = one.metric
     if row.kind != "table" or "up" not in (row.worse, row.benign) or row.unit != "packets":
         return None
     labels = dict(row.labels)
-    packets = traffic.get(labels.get("device")) if labels.get("netns", HOST_NETNS) == HOST_NETNS else None
-    lost = change_of(one)
-    return lost / packets if packets and lost > 0 else None
+    packets = traffic.get(labels.get("device"), {}) if labels.get("netns", HOST_NETNS) == HOST_NETNS else {}
+    lost, way = change_of(one), passing("", row.name.rpartition(".")[2], labels)
+    pct = way.share_pct(packets.get(way.counter), lost) if any(packets.values()) and lost > 0 else None
+    return None if pct is None else pct / 100
 
 
-def _traffic(now: Metrics) -> dict[SnapshotValue, float]:
-    """Packets per second of each device: the received or the sent ones, whichever are more."""
-    found: dict[SnapshotValue, float] = {}
+def _traffic(now: Metrics) -> dict[SnapshotValue, dict[str, float]]:
+    """Packets per second of each device, by the column that has them."""
+    found: dict[SnapshotValue, dict[str, float]] = {}
     for metric in now.by_identity.values():
-        if metric.kind == "table" and metric.name.rpartition(".")[2] in _TRAFFIC and len(metric.labels) == 1:
+        column = metric.name.rpartition(".")[2]
+        if metric.kind == "table" and column in _TRAFFIC and len(metric.labels) == 1:
             label, device = metric.labels[0]
             span_s = seconds(now.snapshot, metric.probe)
             if label == "device" and span_s:
-                found[device] = max(found.get(device, 0.0), metric.count / span_s)
+                found.setdefault(device, {})[column] = metric.count / span_s
     return found
 
 

@@ -141,7 +141,11 @@ def _judged(
             return mean, True, share
         # Ten times as much as in the minute before, and not because there is more traffic.
         labels = window.row.labels
-        if not rule.share_of and is_new() and not packets.are_new(labels, passing(rule, labels).counter):
+        if (
+            not rule.share_of
+            and is_new()
+            and not packets.are_new(labels, passing(rule.cause, rule.value, labels).counter)
+        ):
             return mean, True, share
     return None
 

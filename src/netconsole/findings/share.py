@@ -36,17 +36,16 @@ class Passing(NamedTuple):
     holds_lost: bool = True
     holds_answers: bool = False
 
-    def share_pct(self, counted: float | None, moves: Sequence[Move]) -> float | None:
-        """What was lost in these moves, in percent of all that came to the place; None where that is not known."""
-        lost = sum(move.likely for move in moves)
+    def share_pct(self, counted: float | None, lost: float) -> float | None:
+        """What was lost, in percent of all that came to the place; None where that is not known."""
         came = (counted or 0.0) + (0.0 if self.holds_lost else lost) - (lost if self.holds_answers else 0.0)
         return min(100.0, 100 * lost / came) if counted is not None and came > 0 else None
 
 
-def passing(rule: FindingSpec, labels: Mapping[str, Label]) -> Passing:
-    """By the direction in which the packets of a row were on their way."""
-    told = " ".join([rule.cause, rule.value, *(str(labels.get(name) or "") for name in _TELLING)]).lower()
-    if any(word in told for word in _SENDING) or rule.value.startswith("qdisc_"):
+def passing(cause: str, column: str, labels: Mapping[str, object]) -> Passing:
+    """By the direction in which the packets of a row were on their way. ``cause``: of its finding, or empty."""
+    told = " ".join([cause, column, *(str(labels.get(name) or "") for name in _TELLING)]).lower()
+    if any(word in told for word in _SENDING) or column.startswith("qdisc_"):
         return Passing(SENT, holds_lost=False)
     if any(word in told for word in _NOT_YET_RECEIVED):
         return Passing(RECEIVED, holds_lost=False)
@@ -110,15 +109,15 @@ class Packets:
         first, *later = run[spare : len(run) - spare]
         if not later or later[-1].at_ns <= first.at_ns:
             return None
-        way = passing(rule, window.row.labels)
+        way = passing(rule.cause, rule.value, window.row.labels)
         key = self._key(window.row.labels, way.counter)
         if self._table is None or key is None:
             return None
         if self._table.never_moved(key, way.counter):
-            return way.share_pct(0.0, later)
+            return way.share_pct(0.0, _lost(later))
         spans, ever = _spans(self._table, key, way.counter), self._table.rows[key].counts[way.counter].total
-        share = way.share_pct(_between(spans, first.at_ns, later[-1].at_ns), later)
-        least = way.share_pct(_around(spans, ever, run[0].at_ns, run[-1].at_ns), run)
+        share = way.share_pct(_between(spans, first.at_ns, later[-1].at_ns), _lost(later))
+        least = way.share_pct(_around(spans, ever, run[0].at_ns, run[-1].at_ns), _lost(run))
         return share if share is None or least is None else max(share, least)
 
     def _key(self, labels: Mapping[str, Label], counter: str) -> RowKey | None:
@@ -126,6 +125,10 @@ class Packets:
         key = self._keys.get((labels.get("netns") or "host", labels.get("device")))
         has_it = self._table is not None and key is not None and counter in self._table.rows[key].counts
         return key if has_it else None
+
+
+def _lost(moves: Sequence[Move]) -> float:
+    return sum(move.likely for move in moves)
 
 
 def _spans(table: TableState, key: RowKey, counter: str) -> list[_Span]:

@@ -76,22 +76,26 @@ def test_a_change_is_worse_in_the_direction_of_its_metric(
 
 
 @pytest.mark.parametrize(
-    ("packets_per_s", "change", "share"),
+    ("received", "sent", "change", "share"),
     [
-        ({"tap0": 1000.0}, {}, 0.002),
-        ({"tap0": 1000.0}, {"labels": (*TAP, ("netns", "host"))}, 0.002),
-        ({"tap0": 1000.0}, {"labels": (*TAP, ("netns", "red"))}, None),
-        ({"tap1": 1000.0}, {}, None),
-        ({"tap0": 0.0}, {}, None),
-        ({"tap0": 1000.0}, {"unit": "bytes"}, None),
-        ({"tap0": 1000.0}, {"worse": None}, None),
-        ({"tap0": 1000.0}, {"worse": None, "benign": "up"}, 0.002),
-        ({"tap0": 1000.0}, {"worse": "down"}, None),
+        (1000.0, 9.0, {}, 0.002),
+        (1000.0, 9.0, {"labels": (*TAP, ("netns", "host"))}, 0.002),
+        (1000.0, 9.0, {"labels": (*TAP, ("netns", "red"))}, None),
+        (1000.0, 9.0, {"labels": (("device", "tap1"),)}, None),
+        (0.0, 0.0, {}, None),
+        (1.0, 9.0, {}, 1.0),  # no more than all of them, although it came in when the device was read
+        (9.0, 6.0, {"labels": (*TAP, ("location", "__dev_queue_xmit"))}, 0.25),  # lost ones were not sent
+        (9.0, 0.0, {"labels": (*TAP, ("reason", "FULL_RING"))}, 1.0),
+        (1000.0, 9.0, {"unit": "bytes"}, None),
+        (1000.0, 9.0, {"worse": None}, None),
+        (1000.0, 9.0, {"worse": None, "benign": "up"}, 0.002),
+        (1000.0, 9.0, {"worse": "down"}, None),
     ],
 )
-def test_a_loss_is_a_share_of_the_packets_of_its_device(
-    packets_per_s: dict[Any, float], change: dict[str, Any], share: float | None
+def test_a_loss_is_a_share_of_the_packets_of_its_device_in_its_direction(
+    received: float, sent: float, change: dict[str, Any], share: float | None
 ) -> None:
+    packets_per_s: dict[Any, dict[str, float]] = {"tap0": {"rx_packets": received, "tx_packets": sent}}
     assert compare._share(judged(1.0, 3.0, **change), packets_per_s) == share
     assert compare._share(judged(3.0, 1.0, **change), packets_per_s) is None, "less of it is no loss"
 
