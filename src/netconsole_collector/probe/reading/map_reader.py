@@ -97,7 +97,7 @@ Json = Dict[str, Any]
 class _LastReading:
     """What was last read of one key."""
 
-    __slots__ = ("labels", "life", "totals", "before", "idle", "generation", "digest")
+    __slots__ = ("labels", "life", "totals", "before", "gone", "idle", "generation", "digest")
 
     def __init__(self, labels: Json, life: int, columns: int) -> None:
         self.labels = labels
@@ -105,6 +105,8 @@ class _LastReading:
         self.totals = [0] * columns
         self.before = [0] * columns
         """What the kernel had counted when the row began anew, of another network namespace with the same inode."""
+        self.gone: Dict[int, int] = {}
+        """By number of a "max" column: what it had then. As long as it has that, nobody knows whose it is."""
         self.digest = 0
         """Of the value as the kernel wrote it: 64 bits of SipHash. The value itself is far longer on many CPUs."""
         self.idle = 0
@@ -119,6 +121,8 @@ class MapRow(NamedTuple):
     deltas: List[int]
     totals: List[int]
     is_changed: bool
+    gone: Dict[int, int]
+    """The "max" columns that have what a row had that has gone."""
 
 
 class MapReader:
@@ -193,12 +197,13 @@ class MapReader:
         if digest == last.digest and not isinstance(self._map, RowSets):
             last.idle += 1
             last.generation = self._generation
-            return MapRow(key, last.labels, [0] * len(self.columns), last.totals, False)
+            return MapRow(key, last.labels, [0] * len(self.columns), last.totals, False, last.gone)
         last.digest = digest
         sums = self._sum(value)
         totals = [now - before for now, before in zip(sums, last.before)]
         if min(totals) < 0:  # the kernel has begun the row anew as well, as it does in an LRU map
-            last.before, totals = [0] * len(sums), sums
+            last.before, last.gone, totals = [0] * len(sums), {}, sums
+        last.gone = {number: had for number, had in last.gone.items() if had == sums[number]}
         if isinstance(self._map, RowSets):
             deltas = list(self._map.deltas[key])
         else:
@@ -206,7 +211,7 @@ class MapReader:
         is_changed = totals != last.totals or any(deltas)
         last.idle = 0 if is_changed else last.idle + 1
         last.totals, last.generation = totals, self._generation
-        return MapRow(key, last.labels, deltas, totals, is_changed)
+        return MapRow(key, last.labels, deltas, totals, is_changed, last.gone)
 
     def _labels_of(self, key: bytes) -> Json:
         return decode.key_labels(self._key.columns, self._key.unpack(key), self._labels)
@@ -244,7 +249,9 @@ class MapReader:
         """What was counted until now is of a row that has gone, though the kernel counts on in the same one."""
         self.evicted_first += last.totals[0]
         for number, column in enumerate(self.columns):
-            if column.kind != "max":
+            if column.kind == "max":
+                last.gone[number] = last.totals[number]
+            else:
                 last.before[number] += last.totals[number]
                 last.totals[number] = 0
         if self._evicts is not None:

@@ -41,19 +41,24 @@ class TableBody(NamedTuple):
 class _MergedRow:
     """The rows of all keys whose labels read the same."""
 
-    __slots__ = ("keys", "labels", "deltas", "totals", "is_changed")
+    __slots__ = ("keys", "labels", "deltas", "totals", "is_changed", "gone")
 
     def __init__(self, row: MapRow) -> None:
         self.keys = [row.key]
         self.labels, self.is_changed = row.labels, row.is_changed
         self.deltas, self.totals = row.deltas, list(row.totals)
+        self.gone: AbstractSet[int] = row.gone.keys()
 
     def add(self, row: MapRow, columns: Sequence[RecordColumn]) -> None:
         self.keys.append(row.key)
         self.is_changed = self.is_changed or row.is_changed
         for number, column in enumerate(columns):
             if column.kind == "max":
-                self.totals[number] = max(self.totals[number], row.totals[number])
+                if number in self.gone:
+                    self.totals[number] = row.totals[number]
+                    self.gone = self.gone - ({number} - row.gone.keys())
+                elif number not in row.gone:
+                    self.totals[number] = max(self.totals[number], row.totals[number])
             else:
                 self.deltas[number] += row.deltas[number]
                 self.totals[number] += row.totals[number]
@@ -157,11 +162,12 @@ class TableReader:
     def _body(self, row: _MergedRow) -> Json:
         counts: Json = {}
         gauges: Json = {}
-        for column, delta, total in zip(self.reader.columns, row.deltas, row.totals):
+        for number, column in enumerate(self.reader.columns):
+            delta, total = row.deltas[number], row.totals[number]
             if column.name in self._unknown:
                 continue
             if column.kind == "max":
-                gauges[column.name] = total
+                gauges[column.name] = None if number in row.gone else total
             else:
                 counts[column.name] = {"delta": delta, "total": total}
         body = {"labels": row.labels, "counts": counts}

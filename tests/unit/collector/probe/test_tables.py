@@ -106,8 +106,8 @@ def test_the_counts_of_a_namespace_that_is_gone_are_not_those_of_the_next_with_i
     (tmp_path / "blue").touch()
     inode = (tmp_path / "blue").stat().st_ino
 
-    def read(count: int) -> dict[str, tuple[int, int, int]]:
-        fake.put(inode, 0, (count, 10 * count, 5))
+    def read(count: int, deepest: int = 5) -> dict[str, tuple[int, int, int | None]]:
+        fake.put(inode, 0, (count, 10 * count, deepest))
         return {
             row["labels"]["netns"]: (*row["counts"]["count"].values(), row["gauges"]["deepest"])
             for row in table.read(full=True).rows
@@ -120,12 +120,35 @@ def test_the_counts_of_a_namespace_that_is_gone_are_not_those_of_the_next_with_i
     assert [*read(7).values()] == [(2, 7, 5)], "one of its names is left, told or not"
     (tmp_path / "sky").rename(tmp_path / "green")
     namespaces.refresh()
-    assert read(10) == {"green": (3, 3, 5)}
-    assert read(12) == {"green": (2, 5, 5)}
+    assert read(10) == {"green": (3, 3, None)}, "the highest may be that of the one that is gone"
+    assert read(12) == {"green": (2, 5, None)}
     assert table.first_total == 12, "none is missing in the conservation check"
     assert table.evicted == 0, "what is left is exact: one that goes with its namespace makes no figure a lower bound"
     assert read(3) == {"green": (0, 3, 5)}, "the kernel has begun the row anew as well: no total is below 0"
     assert read(4) == {"green": (1, 4, 5)}
+
+
+def test_the_highest_of_a_row_that_began_anew_is_known_when_it_is_exceeded(tmp_path: Path) -> None:
+    lookups, fake = Lookups(), FakeMap(value_size=24)
+    namespaces = lookups.namespaces = Namespaces(str(tmp_path))
+    key = [{"name": "netns", "type": "u32", "as": "netns"}, {"type": "pad[4]"}]
+    table = tables.TableReader("drops", {"key": key, "value": VALUE}, fake, Labeller(lookups, DropReasons({})))  # type: ignore[arg-type]
+    (tmp_path / "blue").touch()
+    inode = (tmp_path / "blue").stat().st_ino
+
+    def deepest(count: int, *values: int) -> list[int | None]:
+        """Of keys whose labels read the same."""
+        for number, value in enumerate(values):
+            fake.put(inode, number, (count, 0, value))
+        return [row["gauges"]["deepest"] for row in table.read(full=True).rows]
+
+    assert deepest(4, 5, 9) == [9]
+    (tmp_path / "blue").rename(tmp_path / "green")
+    namespaces.refresh()
+    assert deepest(5, 5, 9) == [None]
+    assert deepest(6, 6, 9) == [6], "the other one is not known"
+    assert deepest(7, 6, 10) == [10]
+    assert deepest(8, 6, 10) == [10], "it stays known"
 
 
 def test_rows_that_read_the_same_are_one(fake: FakeMap) -> None:
