@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgspec
 
 from netconsole.base import figure, paths
 from netconsole.base.errors import BadInput, Unable
+from netconsole.base.fact_keys import FactData
 from netconsole.base.files import write_whole
 from netconsole.budget.enforcer import Enforcer
 from netconsole.escalation import crossings
@@ -32,11 +33,10 @@ from netconsole.profile.plan import plan
 from netconsole.profile.profile import Profile
 from netconsole.recording import recorder
 from netconsole.recording.flight_recorder import FlightRecorder
-from netconsole.recording.format import Header
 from netconsole.snapshot import builder
 from netconsole.snapshot.document import Snapshot
 from netconsole.telemetry.action import BudgetAction
-from netconsole.telemetry.frames import Host, Scalar
+from netconsole.telemetry.frames import Host, Mode, Scalar
 from netconsole.telemetry.session import Expandable, News
 from netconsole.telemetry.state import State
 from netconsole.telemetry.tables import RowKey
@@ -69,6 +69,8 @@ class _Running:
     asked: Investigation | None = None
     """What the user investigates; None when a rule started the details. It writes no files."""
     profile: Profile = field(default_factory=lambda: Profile(""))
+    facts: Future[Mapping[str, FactData]] = field(default_factory=Future)
+    """How the host was configured at the crossing. They are read in a thread: those of a far host take a while."""
 
 
 class Escalator:
@@ -81,11 +83,13 @@ class Escalator:
         manifests: Mapping[str, Manifest],
         directory: Path | None = None,
         host: AnyHost = THIS_HOST,
+        read_facts: Callable[[], Mapping[str, FactData]] = dict,
     ) -> None:
         """``directory``: where snapshots and recordings go; by default the user's data directory.
 
-        ``host``: the one that is measured.
+        ``host``: the one that is measured. ``read_facts``: reads its configuration; it raises nothing.
         """
+        self._read_facts = read_facts
         self._namespaces = NamespaceInodes(host)
         self._described: Host | None = None
         self._session = session
@@ -208,8 +212,16 @@ class Escalator:
         self._flight.hold()
         why = f"{crossing.says}, more than {rule.over:g}; for {rule.for_s:g} s at most"
         self._tell(at_s, rule.probe + SUFFIX, f"details of {crossings.said(filters, crossing.labels)}", why, crossing)
-        self._load(state, crossing, filters, at_s, None, f"because of {why}")
+        running = self._load(state, crossing, filters, at_s, None, f"because of {why}")
+        threading.Thread(target=self._keep_facts, args=(running.facts,), name="facts", daemon=True).start()
         return True
+
+    def _keep_facts(self, kept: Future[Mapping[str, FactData]]) -> None:
+        try:
+            kept.set_result(self._read_facts())
+        except BaseException as error:
+            kept.set_exception(error)  # else who writes the files would wait for ever
+            raise
 
     def _load(
         self,
@@ -219,7 +231,7 @@ class Escalator:
         at_s: float,
         asked: Investigation | None,
         why: str | None = None,
-    ) -> None:
+    ) -> _Running:
         """Start the second instance of the probe, with these filters and the budget of the rule."""
         rule = crossing.rule
         known = self._manifests[rule.probe].knobs
@@ -233,6 +245,7 @@ class Escalator:
         details = replace(request, name=name, mode="details", knobs=knobs, kernel_cpu_pct=rule.kernel_cpu_pct)
         future = self._session.load(details, why)
         future.add_done_callback(lambda done: self._answered(running, done))
+        return running
 
     def _why_not(self, filters: Mapping[str, object] | None) -> str | None:
         if filters is None:
@@ -304,20 +317,22 @@ class Escalator:
         """Write both files in a thread, because a disk may be slow."""
         flight = self._flight.copy()
         self._flight.release()
-        modes = {running.crossing.rule.probe: "summary", running.name: "details"}
-        note = f"{running.crossing.says}, more than {running.crossing.rule.over:g}"
         host = self._described or identity.describe()
-        header = recorder.describe(running.profile, modes, self._manifests, host, note)  # type: ignore[arg-type]
-        thread = threading.Thread(target=self._write_files, args=(running, flight, header), name="escalation")
+        thread = threading.Thread(target=self._write_files, args=(running, flight, host), name="escalation")
         self._writers = [one for one in self._writers if one.is_alive()] + [thread]
         thread.start()
 
-    def _write_files(self, running: _Running, flight: FlightRecorder, header: Header) -> None:
+    def _write_files(self, running: _Running, flight: FlightRecorder, host: Host) -> None:
         path = self._directory / f"{running.stem}.json"
+        modes: dict[str, Mode] = {running.crossing.rule.probe: "summary", running.name: "details"}
+        note = f"{running.crossing.says}, more than {running.crossing.rule.over:g}"
+        facts = running.facts.result()
+        header = recorder.describe(running.profile, modes, self._manifests, host, note, facts)
         try:
             flight.write(path.with_suffix(".ncrec"), header)
             if running.taken is not None:
-                write_whole(path, msgspec.json.encode(running.taken) + b"\n")
+                taken = msgspec.structs.replace(running.taken, facts=dict(facts))
+                write_whole(path, msgspec.json.encode(taken) + b"\n")
         except (BadInput, OSError) as error:
             self._tell_later(running, "could not be written", str(error))
             return

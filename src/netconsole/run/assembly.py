@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from netconsole.base.errors import Unable
@@ -62,10 +63,7 @@ class LiveRun:
 
     def facts(self) -> Mapping[str, FactData]:
         """The configuration of the host, as far as the run is about it."""
-        from netconsole.sources.facts import collect  # late: its readers take more memory than everything else
-
-        scope = self.session.scope
-        return {key: fact for key, fact in collect(self.host).items() if scope is None or scope.has_fact(key)}
+        return _facts(self.session, self.host)
 
     def recorder(
         self, path: Path, note: str | None = None, max_bytes: int = MAX_BYTES, max_s: float = MAX_S
@@ -75,6 +73,13 @@ class LiveRun:
         modes = {request.name: request.mode for request in plan.requests}
         header = describe(plan.profile, modes, plan.manifests, door.describe(self.host), note, self.facts())
         return Recorder(path, header, plan.profile.budget, max_bytes, max_s)
+
+
+def _facts(session: LiveSession, host: AnyHost) -> Mapping[str, FactData]:
+    from netconsole.sources.facts import collect  # late: its readers take more memory than everything else
+
+    scope = session.scope
+    return {key: fact for key, fact in collect(host).items() if scope is None or scope.has_fact(key)}
 
 
 @contextlib.contextmanager
@@ -115,7 +120,7 @@ def live_run(
     enforcer = Enforcer(session, plan.profile, plan.manifests, host)
     enforcer.leave_out(left_out or {})
     DeferredStart(session, enforcer, plan.manifests, later, host).start()
-    escalator = Escalator(session, enforcer, plan.manifests, host=host)
+    escalator = Escalator(session, enforcer, plan.manifests, host=host, read_facts=partial(_facts, session, host))
     escalator.start()
     if packets is not None:
         session.attach(packets)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from netconsole.base.errors import BadInput, Unable
+from netconsole.base.fact_keys import FactData
 from netconsole.budget.enforcer import Enforcer
 from netconsole.cli.main import run
 from netconsole.escalation import namespaces
@@ -40,6 +41,7 @@ RULE = Escalation(NAME, "drops", "count", None, 100.0, {"reason": ("FULL_RING",)
 LATE = Escalation("tx_queue_latency", "wait", "", 99.0, 1_000_000.0)
 PROFILE = Profile("night", probes={NAME: ProbeChoice()}, escalations=[RULE])
 SECOND_NS = 1_000_000_000
+FACTS = {"vm/web/net/0/tap": FactData("tap0", "/proc")}
 LABELS = {"device": "tap0", "netns": "4026532007", "reason": "FULL_RING", "protocol": "UDP"}
 
 
@@ -117,7 +119,7 @@ class FakeSession:
 def started(tmp_path: Path, profile: Profile = PROFILE) -> tuple[FakeSession, Enforcer, Escalator]:
     session = FakeSession()
     enforcer = Enforcer(session, profile, MANIFESTS)  # type: ignore[arg-type]
-    escalator = Escalator(session, enforcer, MANIFESTS, tmp_path)  # type: ignore[arg-type]
+    escalator = Escalator(session, enforcer, MANIFESTS, tmp_path, read_facts=lambda: FACTS)  # type: ignore[arg-type]
     escalator.start()
     enforcer.start()
     session.second()
@@ -151,6 +153,7 @@ def test_a_crossing_arms_details_of_that_device_and_steps_back_after_its_time(tm
     assert document["probes"][NAME + SUFFIX]["mode"] == "details" and "tap0 FULL_RING: 200/s" in document["note"]
     recording = Recording(snapshot.with_suffix(".ncrec"))
     assert recording.begin.mono_ns <= 2 * SECOND_NS < recording.end.mono_ns, "also what was before it"
+    assert recording.header.facts == FACTS and document["facts"]["vm/web/net/0/tap"]["value"] == "tap0"
     recording.close()
     told = [action.action for action in enforcer.actions]
     assert told[0].startswith("details of device=tap0") and told[1] == "details ended" and "snapshot" in told[2]
