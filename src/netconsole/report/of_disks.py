@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from netconsole.base import figure
-from netconsole.report.blocks import Heading, ReportBlock, TextTable
-from netconsole.snapshot.document import number
+from netconsole.report.blocks import Heading, Note, ReportBlock, ScaledBar, ScaledPath, TextTable
+from netconsole.snapshot.document import Snapshot, number
+from netconsole.snapshot.guest_io import STAGES, GuestIo, guest_ios
 from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow
 
 PROBE, ON_THE_WAY, LIMITS = "block_path", "virtio_blk", "io_limits"
 _COLUMNS = ("ios", "bytes", "errors", "requeues")
-_STAGES = ("B1-B2", "B2-B3", "B3-B4", "B4-B5", "total")
+_NAMES = {"B1-B2": ("kick", "to QEMU"), "B2-B3": ("QEMU", "to the device"), "B4-B5": ("interrupt", "to the guest")}
+_NO_DEVICE = (
+    "Its device on this host is not known: none was asked for as many bytes (the host's page cache, a network disk, a"
+    " format such as qcow2), or several were."
+)
+_REST = "The rest is the guest's driver and its exits, before the kick and until a CPU of it has taken the interrupt"
 
 
 def of_disks(one: MachineFigures) -> Iterator[ReportBlock]:
@@ -34,6 +40,56 @@ def of_disks(one: MachineFigures) -> Iterator[ReportBlock]:
         yield TextTable(["device", "what", "used per second", "limit per second"], limits, frozenset({2, 3}))
 
 
+def of_guest(one: MachineFigures, guest: Snapshot) -> Iterator[ReportBlock]:
+    """The way of the machine's I/Os through both, as the guest has measured them in the same span."""
+    yield Heading("From the guest's queue to this host's device: means")
+    ways = guest_ios(one, guest)
+    for way in ways:
+        yield Note(_said(way))
+        yield ScaledPath(f"{way.disk}, {way.operation}", "ns", list(_bars(way)))
+    if not ways:
+        yield Note("The guest asked no virtio disk for anything.")
+    elif any(len(way.stages_ns) == 1 for way in ways):
+        yield Note(f"{_REST}; and QEMU, which is divided where nearly each I/O is alone in flight.")
+    elif any(way.stages_ns for way in ways):
+        yield Note(f"{_REST}.")
+
+
+def _said(way: GuestIo) -> str:
+    ios = figure.things(way.ios, f"{way.operation}s")
+    if way.device is None:
+        return f"{figure.safe(way.disk)}: {ios}. {_NO_DEVICE}"
+    said = f"{figure.safe(way.disk)}: {ios}, {figure.count(way.host_ios)} on this host at {figure.safe(way.device)}"
+    if way.virtualisation_pct is None:
+        return f"{said}: their times cannot be compared."
+    return f"{said}: virtualisation is {figure.percent(way.virtualisation_pct)}."
+
+
+def _bars(way: GuestIo) -> Iterator[ScaledBar]:
+    """From top to bottom."""
+    yield _bar(way, "queue", "of the guest", way.queue_ns)
+    if not way.stages_ns:
+        yield _bar(way, "disk", "of the guest", way.whole_ns)
+        return
+    device = figure.safe(way.device)
+    for stage in STAGES:
+        ns = way.stages_ns.get(stage)
+        if ns is not None and stage in _NAMES:
+            yield _bar(way, *_NAMES[stage], ns)
+        elif ns is not None and way.device_ns is not None:
+            yield _bar(way, "queue, limit", device, ns - way.device_ns)
+            yield _bar(way, "device", device, way.device_ns)
+        elif ns is not None:
+            yield _bar(way, "device", device, ns)
+    yield _bar(way, "rest", "of the guest", way.rest_ns, False)
+
+
+def _bar(way: GuestIo, name: str, where: str, ns: float | None, measured: bool = True) -> ScaledBar:
+    whole_ns = way.whole_ns + (way.queue_ns or 0.0)
+    share = figure.percent(100.0 * ns / whole_ns, digits=2) if ns is not None and whole_ns > 0 else ""
+    return ScaledBar(name, where, ns, figure.duration(ns), share, measured)
+
+
 def _place(row: SnapshotRow) -> tuple[str, str]:
     return str(row.get("device")), str(row.get("operation"))
 
@@ -53,7 +109,9 @@ def _way(one: MachineFigures, row: SnapshotRow) -> list[str]:
     """Of one thread of QEMU that asks a device."""
     where = {name: row.get(name) for name in ("device", "operation", "thread", "tid")}
     counts = [figure.count(int(number(row.get(name)) or 0)) for name in ("ios", "timed")]
-    times = [figure.duration(_late(one, ON_THE_WAY, "stages", {**where, "stage": stage})) for stage in _STAGES]
+    times = [
+        figure.duration(_late(one, ON_THE_WAY, "stages", {**where, "stage": stage})) for stage in (*STAGES, "total")
+    ]
     return [*(figure.safe(where[name]) for name in ("device", "operation", "thread")), *counts, *times]
 
 

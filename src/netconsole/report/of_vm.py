@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
 import msgspec
 
@@ -12,9 +13,10 @@ from netconsole.findings import guest_ring
 from netconsole.report.blocks import Document, Heading, Note, ReportBlock, SummaryLine, SummaryLines, TextTable
 from netconsole.report.formats import rendered
 from netconsole.report.of_cpus import cpu_map
-from netconsole.report.of_disks import of_disks
+from netconsole.report.of_disks import of_disks, of_guest
 from netconsole.snapshot.caps import Cap, caps, verdict
 from netconsole.snapshot.document import Snapshot, number
+from netconsole.snapshot.guest_io import guest_ios
 from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow, bits_per_s, machines, role
 from netconsole.telemetry.example import flow_text
 from netconsole_collector.names.fact_keys import key as fact_key
@@ -25,8 +27,8 @@ _WORDS: Mapping[str, str] = {"caps": "!!", "free": "ok", "unknown": "?"}
 _WAYS: Mapping[str, str] = {"rx": "to the guest", "tx": "from the guest"}
 
 
-def of_vm(snapshot: Snapshot, name: str) -> Document:
-    """The page of a machine of the snapshot."""
+def of_vm(snapshot: Snapshot, name: str, guest: Snapshot | None = None) -> Document:
+    """The page of a machine of the snapshot. ``guest``: what was measured inside it in the same span."""
     one = MachineFigures(snapshot, name)
     found = caps(one)
     first = verdict(found)
@@ -38,20 +40,31 @@ def of_vm(snapshot: Snapshot, name: str) -> Document:
     blocks += _queues(one)
     blocks += _links(one)
     blocks += of_disks(one)
+    blocks += of_guest(one, guest) if guest is not None else []
     blocks += _facts(one)
     return Document(f"VM {name}", _when(snapshot), blocks)
 
 
-def page(snapshot: Snapshot, name: str | None, form: str) -> tuple[bytes, bool]:
-    """The page of a machine, or without a name a line for each, in a format; and whether something caps one of them."""
+def page(snapshot: Snapshot, name: str | None, form: str, guest: Snapshot | None = None) -> tuple[bytes, bool]:
+    """The page of a machine, or without a name a line for each, in a format; and whether something caps one of them.
+
+    ``guest``: as :func:`of_vm`.
+    """
     names = machines(snapshot) if name is None else [name]
     found = {one: caps(MachineFigures(snapshot, one)) for one in names}
     is_capped = any(verdict(one).state == "caps" for one in found.values())
     if form == "json":
-        listed = [{"vm": one, "verdict": verdict(cap), "caps": cap} for one, cap in found.items()]
+        listed: list[dict[str, object]] = [
+            {"vm": one, "verdict": verdict(cap), "caps": cap} for one, cap in found.items()
+        ]
+        if guest is not None and name is not None:
+            listed[0]["guest_ios"] = [
+                {**asdict(io), "rest_ns": io.rest_ns, "virtualisation_pct": io.virtualisation_pct}
+                for io in guest_ios(MachineFigures(snapshot, name), guest)
+            ]
         return msgspec.json.encode({"schema": SCHEMA, "created": snapshot.created, "vms": listed}) + b"\n", is_capped
     if name is not None:
-        return rendered(of_vm(snapshot, name), form), is_capped
+        return rendered(of_vm(snapshot, name, guest), form), is_capped
     blocks = list(of_all_vms(snapshot)) or [Note("No QEMU process was seen.")]
     return rendered(Document("Virtual machines", _when(snapshot), blocks), form), is_capped
 

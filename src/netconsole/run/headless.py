@@ -10,10 +10,12 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Event
+
+import msgspec
 
 from netconsole.base import figure
 from netconsole.base.output import print_progress
@@ -44,43 +46,77 @@ def measure(live: LiveRun, duration_s: float, note: str | None = None) -> Snapsh
 
     Raises Interrupted when a signal came before measuring began.
     """
-    session, interval_s, profile, manifests = live.session, live.plan.interval_s, live.plan.profile, live.plan.manifests
+    return measure_together([live], duration_s, note)[0]
+
+
+def measure_together(lives: Sequence[LiveRun], duration_s: float, note: str | None = None) -> list[Snapshot]:
+    """The same of several hosts in one span: all begin, and all end, when each has been asked to read at once.
+
+    The spans differ by what asking a host and its reading take. Raises Interrupted as :func:`measure`.
+    """
     stop = Stop()
-    session.on_news(stop.heard)
-    live.enforcer.on_action(_say_action)
-    with signals(stop), contextlib.closing(session):
-        live.start()
-        if not stop.wait(session.settled, SETTLE_LIMIT_S) and stop.requested:
+    sessions, interval_s = [live.session for live in lives], max(live.plan.interval_s for live in lives)
+    for live in lives:
+        live.session.on_news(stop.heard)
+        live.enforcer.on_action(_say_action)
+    with signals(stop), contextlib.ExitStack() as closing:
+        for session in sessions:
+            closing.enter_context(contextlib.closing(session))
+        for live in lives:
+            live.start()
+        if not stop.wait(lambda: all(one.settled() for one in sessions), SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
         # Begin and end with whole intervals, so that everything in between is counted exactly. Begin and end with a
         # reading of everything, or what is read less often would have losses of before, and lack the last ones.
-        _next_interval(session, stop, interval_s, _read_whole(session, at_once=True))
+        _next_interval(sessions, stop, interval_s, _read_whole(sessions, at_once=True))
         if stop.requested:
             raise Interrupted("ended while the probes were starting")
-        _say_refused(session, manifests)
-        with session.view() as state:
-            start = builder.totals(state)
-            begun = _intervals(state)
-            count = sum(probe.measuring for probe in state.probes.values())
-        probes = figure.things(count, "probes")
+        for live in lives:
+            _say_refused(live.session, live.plan.manifests)
+        parts = [_Measured(live, duration_s) for live in lives]
+        probes = figure.things(sum(part.probes for part in parts), "probes")
         _say(f"measuring with {probes} for {duration_s:g} s; Ctrl-C ends early and keeps what was measured")
         countdown = Countdown(duration_s)
-        incidents = Incidents(manifests, profile.budget)  # what was lost before is in no table either
-        session.on_news(partial(_observe, session, incidents))
-        until_ns = start.mono_ns + round(duration_s * 1e9)
-        last_ns = until_ns - round(interval_s * 1e9)
         if duration_s > interval_s:
-            stop.wait(lambda: countdown.is_on() and _has_measured(session, begun, last_ns), duration_s + 10)
-        whole = _read_whole(session)
-        is_over = partial(_has_measured, session, begun, until_ns)
+            before_s = round(interval_s * 1e9)
+            stop.wait(lambda: countdown.is_on() and all(one.has_measured(before_s) for one in parts), duration_s + 10)
+        whole = _read_whole(sessions)
         countdown.end()
-        if stop.requested or not stop.wait(lambda: is_over() and _is_set(whole), 2 * interval_s + 10):
-            _next_interval(session, stop, interval_s, whole)
-        read = live.facts()
-        line = session.connection().line
-        with session.view() as state:
-            actions = live.enforcer.actions
-            return whole_snapshot(state, manifests, profile, start, incidents.log, read, note, actions, line)
+        if stop.requested or not stop.wait(
+            lambda: all(one.has_measured() for one in parts) and _are_set(whole), 2 * interval_s + 10
+        ):
+            _next_interval(sessions, stop, interval_s, whole)
+        if len(lives) > 1:
+            _next_interval(sessions, stop, interval_s, _read_whole(sessions, at_once=True))
+        taken = [part.snapshot(note) for part in parts]  # one right after the other: intervals go on
+        facts = [dict(live.facts()) for live in lives]
+        return [msgspec.structs.replace(one, facts=read) for one, read in zip(taken, facts, strict=True)]
+
+
+class _Measured:
+    """One host of a measurement, from the moment when it begins."""
+
+    def __init__(self, live: LiveRun, duration_s: float) -> None:
+        self._live, self._session = live, live.session
+        with self._session.view() as state:
+            self._start = builder.totals(state)
+            self._begun = _intervals(state)
+            self.probes = sum(probe.measuring for probe in state.probes.values())
+        self._until_ns = self._start.mono_ns + round(duration_s * 1e9)
+        # What was lost before is in no table either.
+        self._incidents = Incidents(live.plan.manifests, live.plan.profile.budget)
+        self._session.on_news(partial(_observe, self._session, self._incidents))
+
+    def has_measured(self, before_ns: int = 0) -> bool:
+        """Whether its time is over, or will be after so many nanoseconds."""
+        return _has_measured(self._session, self._begun, self._until_ns - before_ns)
+
+    def snapshot(self, note: str | None) -> Snapshot:
+        """Up to now, without facts."""
+        plan, line = self._live.plan, self._session.connection().line
+        with self._session.view() as state:
+            actions, log = self._live.enforcer.actions, self._incidents.log
+            return whole_snapshot(state, plan.manifests, plan.profile, self._start, log, {}, note, actions, line)
 
 
 def record(live: LiveRun, recorder: Recorder, duration_s: float | None) -> bool:
@@ -115,7 +151,7 @@ def record(live: LiveRun, recorder: Recorder, duration_s: float | None) -> bool:
 
         limit_s = _FOR_EVER_S if duration_s is None else duration_s + interval_s + 10
         if not stop.wait(is_over, limit_s):
-            _next_interval(session, stop, interval_s)
+            _next_interval([session], stop, interval_s)
         return attached
 
 
@@ -186,20 +222,20 @@ def _say_refused(session: Session, manifests: Mapping[str, Manifest]) -> bool:
     return any(own or every)
 
 
-def _read_whole(session: Session, at_once: bool = False) -> Event | None:
-    return session.read_whole(at_once) if isinstance(session, ReadsWhole) else None
+def _read_whole(sessions: Iterable[Session], at_once: bool = False) -> list[Event]:
+    return [session.read_whole(at_once) for session in sessions if isinstance(session, ReadsWhole)]
 
 
-def _is_set(read: Event | None) -> bool:
-    return read is None or read.is_set()
+def _are_set(reads: Iterable[Event]) -> bool:
+    return all(read.is_set() for read in reads)
 
 
-def _next_interval(session: Session, stop: Stop, interval_s: float, read: Event | None = None) -> None:
-    """Wait for the end of the current interval, and until ``read`` is set."""
-    before = _closed(session)
+def _next_interval(sessions: Sequence[Session], stop: Stop, interval_s: float, reads: Iterable[Event] = ()) -> None:
+    """Wait for the end of the current interval of each, and until all ``reads`` are set."""
+    before = [_closed(session) for session in sessions]
 
     def has_ended() -> bool:
-        return _closed(session) > before and _is_set(read)
+        return all(_closed(one) > last for one, last in zip(sessions, before, strict=True)) and _are_set(reads)
 
     stop.wait(has_ended, LAST_INTERVAL_LIMIT_S + interval_s - 1, stoppable=False)
 

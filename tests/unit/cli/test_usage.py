@@ -49,6 +49,7 @@ def test_a_word_that_is_nearly_right_is_told_the_right_one_once(
         ("web --probe softnet", "probe"),
         ("--device eth0", "device"),
         ("--duration 9s", "duration"),
+        ("web --guest ssh://web", "guest"),
     ],
 )
 def test_what_a_saved_snapshot_would_ignore_is_refused(
@@ -57,6 +58,23 @@ def test_what_a_saved_snapshot_would_ignore_is_refused(
     assert cli.run(["vm", "--snapshot", str(tmp_path / "none.json"), *options.split()]) == BAD_USAGE
     said = f"netconsole: --{refused}: with --snapshot nothing is measured: leave out one of the two\n"
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--guest ssh://web", "say which VM that is: netconsole vm NAME --guest ssh://…"),
+        (
+            "web --guest ssh://web --probe softnet",
+            "nothing here measures disks: use --profile disk, or add --probe block_path",
+        ),
+    ],
+)
+def test_a_guest_is_measured_for_one_vm_and_its_disks(
+    options: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["vm", *options.split()]) == BAD_USAGE
+    assert capsys.readouterr().err == f"netconsole: --guest: {said}\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason=f"{CANNOT}no bash")

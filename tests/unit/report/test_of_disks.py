@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 
-from netconsole.report.blocks import TextTable
-from netconsole.report.of_disks import of_disks
+from netconsole.report.blocks import Document, TextTable
+from netconsole.report.formats.to_text import to_text
+from netconsole.report.of_disks import of_disks, of_guest
+from netconsole.report.of_vm import page
 from netconsole.snapshot.document import SCHEMA, Snapshot
 from netconsole.snapshot.machine_figures import MachineFigures
 
@@ -75,3 +78,79 @@ def test_the_way_of_its_ios_is_said_by_stage_and_what_was_not_timed_is_unknown()
 def test_where_nobody_looked_nothing_is_said() -> None:
     assert tables(snapshot()) == []
     assert tables(snapshot(block_path={"status": "failed", "why": "no BTF"})) == []
+
+
+QUEUES = {"device": "vda", "operation": "read", "process": "dd", "pid": 3}
+STAGES = {"B1-B2": 1e6, "B2-B3": 2e6, "B3-B4": 3e6, "B4-B5": 4e6}
+
+
+def seen_by_both(timed: int) -> tuple[Snapshot, Snapshot]:
+    """A host and its guest. Each read of the guest's disk takes 12 ms, and 1 ms before that in its queue."""
+
+    def times(labels: dict[str, Any], **means: float) -> list[dict[str, Any]]:
+        stages = [(stage.replace("_", "-"), 100, mean) for stage, mean in means.items()]
+        return [
+            {"unit": "ns", "count": count, "sum": count * mean, "labels": {**labels, "stage": stage}}
+            for stage, count, mean in stages
+        ]
+
+    def block(row: dict[str, Any], **means: float) -> dict[str, Any]:
+        rows = [{**row, "ios": 100, "bytes": 409_600, **NOTHING}]
+        return {
+            "status": "attached",
+            "tables": {"ios": rows},
+            "histograms": {"times": {"unit": "ns", "by": times(row, **means)}},
+        }
+
+    row = {"vm": "web", "device": "sdb", "operation": "read", "thread": "IO one", "tid": 8}
+    stages = [
+        {"unit": "ns", "count": timed, "sum": timed * ns, "labels": {**row, "stage": stage}}
+        for stage, ns in STAGES.items()
+    ]
+    probe = {
+        "status": "attached",
+        "tables": {"ios": [{**row, "ios": 100, "bytes": 409_600, "timed": timed}]},
+        "histograms": {"stages": {"unit": "ns", "by": stages}},
+    }
+    host = snapshot(virtio_blk=probe, block_path=block(ROW, device=2.5e6))
+    return host, snapshot(block_path=block(QUEUES, device=12e6, queue=1e6))
+
+
+def said(host: Snapshot, guest: Snapshot) -> list[str]:
+    return to_text(Document("t", "s", list(of_guest(MachineFigures(host, "web"), guest)))).splitlines()[3:]
+
+
+def test_the_way_of_a_guests_ios_is_drawn_from_its_queue_to_the_hosts_device_and_back() -> None:
+    lines = said(*seen_by_both(timed=100))
+    assert lines[1] == "vda: 100 reads, 100 on this host at sdb: virtualisation is 75 %."
+    assert [line.split("  ")[0] for line in lines[2:-1]] == [
+        *("queue", "kick", "QEMU", "queue, limit", "device", "interrupt", "rest"),
+    ], lines
+    times = ["1 ms 7.7 %", "1 ms 7.7 %", "2 ms  15 %", "500 us 3.8 %", "2.50 ms  19 %", "4 ms  31 %", "2 ms  15 %"]
+    assert all(time in line for time, line in zip(times, lines[2:-1], strict=True)), lines
+    assert lines[-1].startswith("The rest is the guest's driver")
+
+
+def test_where_several_ios_are_in_flight_qemu_is_in_the_rest() -> None:
+    lines = said(*seen_by_both(timed=10))
+    assert lines[1] == "vda: 100 reads, 100 on this host at sdb: virtualisation is 79.2 %."
+    assert [line.split("  ")[0].strip() for line in lines[2:-1]] == ["queue", "queue, limit", "device", "rest"]
+    assert "and QEMU, which is divided where nearly each I/O is alone in flight" in lines[-1]
+
+
+def test_a_disk_without_a_device_here_is_said_and_not_divided() -> None:
+    _, guest = seen_by_both(timed=100)
+    lines = said(snapshot(), guest)
+    assert lines[1].startswith("vda: 100 reads. Its device on this host is not known")
+    assert [line.split("  ")[0].strip() for line in lines[2:]] == ["queue", "disk"]
+    assert said(snapshot(), snapshot())[1:] == ["The guest asked no virtio disk for anything."]
+
+
+def test_the_way_is_in_the_page_of_the_vm_and_in_its_document() -> None:
+    host, guest = seen_by_both(timed=100)
+    text = page(host, "web", "text", guest)[0].decode()
+    assert "vda: 100 reads, 100 on this host at sdb" in text
+    (way,) = json.loads(page(host, "web", "json", guest)[0])["vms"][0]["guest_ios"]
+    assert way["stages_ns"] == STAGES and way["whole_ns"] == 12e6 and way["device"] == "sdb"
+    assert (way["rest_ns"], way["virtualisation_pct"]) == (2e6, 75.0)
+    assert "guest_ios" not in json.loads(page(host, "web", "json")[0])["vms"][0]

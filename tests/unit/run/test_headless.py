@@ -189,6 +189,34 @@ def test_a_probe_that_is_refused_is_said_and_not_waited_for(
     assert "p: failed: no BTF" in capsys.readouterr().err
 
 
+def test_two_hosts_begin_and_end_together_though_their_intervals_end_at_other_moments(
+    tmp_path: Path, manifests: dict[str, Manifest]
+) -> None:
+    """Both are asked to end an interval at the begin and at the end: what both see is counted at both ends or at none.
+
+    One alone is asked at its begin: what follows are its own intervals.
+    """
+
+    def measured(*names: str) -> list[int]:
+        """How often each was asked."""
+        runs = []
+        for name in names:
+            scenario = Scenario().hello().status("p").do("clock", real=True)
+            lines = [*Scenario().counters("p", drops=(10, 10)).lines, {"do": "end", "pace_s": 0.05}]
+            (tmp_path / name).mkdir()
+            path = scenario.do("repeat", times=0, lines=lines).save(tmp_path / name / "scenario.jsonl")
+            command = [sys.executable, str(FAKE), str(path), "--log", str(tmp_path / name / "log")]
+            request = ProbeRequest("p", spec={}, code="int x;")
+            runs.append(live(LiveSession(CommandedHost(command), [request], 0.05), manifests))
+        taken = headless.measure_together(runs, 0.2)
+        assert [one.probes["p"].status for one in taken] == ["attached"] * len(names)
+        logs = [(tmp_path / name / "log").read_text().splitlines() for name in names]
+        return [sum(json.loads(line).get("at_once") is True for line in log) for log in logs]
+
+    assert measured("host", "guest") == [2, 2]
+    assert measured("alone") == [1]
+
+
 STARTED = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
