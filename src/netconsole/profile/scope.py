@@ -92,7 +92,7 @@ class RunScope:
         if devices:
             if self._device not in devices:
                 return False
-            if isinstance(vm := labels.get(_VM), str):
+            if isinstance(vm := labels.get(_VM), str) and vm:
                 self._vms |= {vm}
             return True
         return _VM not in labels or labels[_VM] in self._vms

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from netconsole.base import figure
+from netconsole.base.fact_keys import FactData
 from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
 from netconsole_collector.names.fact_keys import key as fact_key
 from netconsole_collector.names.fact_keys import parts as fact_parts
@@ -46,11 +47,7 @@ class MachineFigures:
         self._queues = {str(value) for key, value in own.items() if key.endswith("/queues")}
         self._by_vhost = any(key.endswith("/vhost") and str(value) in _ON for key, value in own.items())
         sockets = {str(value) for key, value in own.items() if key.endswith("/socket")}
-        self.ports = self.taps + [
-            fact_parts(key)[2]
-            for key, fact in facts.items()
-            if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path") and str(fact.value) in sockets
-        ]
+        self.ports = self.taps + [port for path, port in _ports(facts) if path in sockets]
 
     @property
     def is_configured(self) -> bool:
@@ -147,6 +144,30 @@ def machines(snapshot: Snapshot) -> list[str]:
         found |= {str(row["vm"]) for row in (data.tables.get(table, []) if data is not None else []) if row.get("vm")}
     # Facts know a machine without a name as "unnamed": they are compared with those of another day.
     return sorted(found or {fact_parts(key)[1] for key in snapshot.facts if key.startswith("vm/")})
+
+
+def devices_of(facts: Mapping[str, FactData]) -> dict[str, set[str]]:
+    """By machine: its taps, its ports of Open vSwitch, and the block devices on which its disks lie."""
+    found: dict[str, set[str]] = {}
+    ports: dict[str, set[str]] = {}
+    for path, port in _ports(facts):
+        ports.setdefault(path, set()).add(port)
+    for key, fact in facts.items():
+        area, name, *rest = [*fact_parts(key), ""]
+        if area == "vm" and len(rest) > 1:
+            devices = found.setdefault(name, set())
+            if rest[-2] in ("tap", "on"):
+                devices.add(str(fact.value))
+            elif rest[-2] == "socket":
+                devices |= ports.get(str(fact.value), set())
+    return found
+
+
+def _ports(facts: Mapping[str, FactData]) -> Iterator[tuple[str, str]]:
+    """The socket of each vhost-user port, and its name."""
+    for key, fact in facts.items():
+        if key.startswith("ovs/interface/") and key.endswith("/vhost-server-path"):
+            yield str(fact.value), fact_parts(key)[2]
 
 
 def role(row: SnapshotRow) -> str:

@@ -16,6 +16,7 @@ from netconsole.base.fact_keys import FactData
 from netconsole.compare.live import LiveComparison
 from netconsole.snapshot.builder import Totals
 from netconsole.snapshot.document import Snapshot
+from netconsole.snapshot.machine_figures import devices_of
 from netconsole.telemetry.session import Answerable
 from netconsole.tui import actions, row_keys
 from netconsole.tui.farewell import describe_end
@@ -401,8 +402,26 @@ class ConsoleApp(HostApp):
         """Finds by name what can run now, a VM, or a row of any table."""
         from netconsole.tui.screens.find import FindScreen
 
-        if not isinstance(self.screen, FindScreen):
-            await self.push_screen(FindScreen(list(self.findable(self.screen))))
+        if isinstance(self.screen, FindScreen):
+            return
+        below = self.screen
+        await self.push_screen(FindScreen(list(self.findable(below))))
+        in_thread(self, partial(self._read_machines, self.watched, below), partial(self.say_of, self.watched))
+
+    def _read_machines(self, watched: WatchedHost, below: Screen[object]) -> None:
+        """Some VMs have no row of a device: their ports are in user space, or they have disks alone. In a thread."""
+        facts = watched.read_facts() if watched.read_facts is not None else {}
+        self.call_later(self._know, watched, devices_of(facts), below)
+
+    def _know(self, watched: WatchedHost, machines: Mapping[str, set[str]], below: Screen[object]) -> None:
+        from netconsole.tui.screens.find import FindScreen
+
+        watched.machines, scope = machines, watched.main.scope
+        if scope is not None:
+            watched.main.scope = scope.learn(machines)
+            self.action_redraw()
+        if isinstance(self.screen, FindScreen) and watched is self.watched:
+            self.screen.offer(list(self.findable(below)))
 
     def findable(self, screen: Screen[object]) -> Iterator[Findable]:
         """All actions that can run now, panes, probes that can be started, VMs, and rows of all tables."""
@@ -415,9 +434,10 @@ class ConsoleApp(HostApp):
         has_knobs = bool(startable or knobbed(self.watched.session, self.manifests))
         with self.scene() as scene:
             hidden = palette.impossible(self.watched, scene, self._subject_on(screen), screen, has_knobs)
-            machines, rows = named_rows.machines(scene), list(named_rows.named_rows(scene))
+            known, rows = self.watched.machines, list(named_rows.named_rows(scene))
+            machines = sorted({*named_rows.machines(scene), *known})
             scopes = [live_scope.of_device(scene, name) for name in named_rows.devices(scene)]
-            scopes += live_scope.of_vms(scene)
+            scopes += live_scope.of_vms(scene, known)
         for action in sorted(actions.ACTIONS, key=palette.rank):
             if action.scope in (*self.SCOPES, "table") and action.id not in hidden:
                 yield Findable(action.title, actions.written(action, self.keys), action.help, self._runner(action))

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -91,6 +92,8 @@ class WatchedHost:
         self.enforcer = enforcer
         self.read_facts = read_facts
         self.investigator = investigator
+        self.machines: Mapping[str, AbstractSet[str]] = {}
+        """The devices of each VM, as the facts of the host had them when they were read last."""
         self.pause = Pause()
         self.comparison: LiveComparison | None = None
         self.findings = Incidents(manifests, profile.budget)

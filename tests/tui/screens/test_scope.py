@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from netconsole.base.fact_keys import FactData
 from netconsole.findings.incident import Incident
+from netconsole.tui.screens.pages.vm import VmScreen
 from tests.support.fake_collector import Scenario
 from tests.support.tui.running import Running, running
 from tests.tui.screens.test_glance import crowded
+
+LIMIT_S = 10.0
 
 
 async def find(one: Running, text: str) -> str:
@@ -72,6 +78,51 @@ async def test_at_a_glance_one_vm_alone_has_its_cells() -> None:
         text = await one.press("a")
         assert "vm vm-008 at a glance" in text and "Queues of VMs · 4" in text
         assert "vm-008 vnet8 queue 0: " in text and "stuck" not in text
+
+
+async def test_a_vm_without_a_row_has_the_devices_that_facts_name() -> None:
+    """Its port is one of Open vSwitch with DPDK, and its disk lies on a device that another VM uses, too."""
+    facts = {
+        "vm/web-07/net/0/socket": FactData("/run/vhost0"),
+        "vm/web-07/disk/0/on": FactData("sda"),
+        "ovs/interface/vhost0/vhost-server-path": FactData("/run/vhost0"),
+        "ovs/interface/vhost1/vhost-server-path": FactData("/run/vhost1"),
+    }
+    async with crowded((120, 40), 4) as one:
+        one.app.watched.read_facts = lambda: facts
+        text = await find(one, "vm web-07")
+        assert "only vm web-07 (Esc)" in text
+        scope = one.main.scope
+        assert scope is not None
+        assert [scope.has_labels("ovs_pmd", {"port": port}) for port in ("vhost0", "vhost1")] == [True, False]
+        disks = [("web-07", "sda"), ("db-01", "sda"), ("web-07", "sdb")]
+        assert [scope.has_labels("block_path", {"vm": vm, "device": device}) for vm, device in disks] == [
+            True, False, True,
+        ]  # fmt: skip
+        assert [scope.has_labels("block_path", {"device": device}) for device in ("sda", "sdb")] == [True, False]
+        await one.press("escape")
+        await one.press("colon")
+        assert "the VM on one page" in await one.type("web-07")
+        await one.press("enter")
+        assert isinstance(one.app.screen, VmScreen)
+
+
+async def test_facts_that_come_late_widen_the_scope_that_is_chosen() -> None:
+    told = threading.Event()
+
+    def read() -> dict[str, FactData]:
+        assert told.wait(LIMIT_S)
+        return {"vm/vm-008/disk/0/on": FactData("sda")}
+
+    async with crowded((80, 24), 40) as one:
+        one.app.watched.read_facts = read
+        await one.pilot.press("colon", "v", "m", "space", "0", "0", "8", "enter")
+        await one.pilot.pause()
+        scope = one.main.scope
+        assert scope is not None and not scope.has_labels("block_path", {"device": "sda"})
+        told.set()
+        await one.settled()
+        assert one.main.scope is not None and one.main.scope.has_labels("block_path", {"device": "sda"})
 
 
 async def test_the_names_of_scopes_are_found_after_their_word_alone() -> None:

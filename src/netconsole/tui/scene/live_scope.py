@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -25,14 +26,19 @@ class LiveScope:
         """``devices``: those of the VM, or the device itself."""
         self._name = name
         self._kind = kind
-        self._devices = tuple(devices) or (_NO_DEVICE,)
+        self._devices = frozenset(devices)
         self._manifests = manifests
+
+    def learn(self, known: Mapping[str, AbstractSet[str]]) -> LiveScope:
+        """The same scope with the devices of its VM that are known besides."""
+        more = known.get(self._name, frozenset()) if self._kind == "vm" else frozenset()
+        return LiveScope(self._kind, self._name, self._devices | more, self._manifests)
 
     @cached_property
     def _scopes(self) -> list[RunScope]:
         """Made when it is used: hundreds are offered, of which one is chosen."""
-        given = {"vm": self._name} if self._kind == "vm" else {}
-        return [RunScope({"device": one}, self._manifests, given) for one in self._devices]
+        devices = sorted(self._devices) or [_NO_DEVICE]
+        return [RunScope({"device": one}, self._manifests, {}) for one in devices]
 
     @property
     def words(self) -> str:
@@ -47,7 +53,9 @@ class LiveScope:
         return self.has_labels(subject.probe, dict(subject.key))
 
     def has_labels(self, probe: str, labels: Mapping[str, object]) -> bool:
-        """The same of a row or sample of a probe with these labels."""
+        """The same of a row or sample of a probe with these labels. Two VMs may have their disks on one device."""
+        if self._kind == "vm" and labels.get("vm"):
+            return labels["vm"] == self._name
         return any(scope.has(probe, labels) for scope in self._scopes)
 
     def has_incident(self, one: Incident) -> bool:
@@ -61,9 +69,9 @@ def of_device(scene: Scene, name: str) -> LiveScope:
     return LiveScope("device", name, [name], scene.manifests)
 
 
-def of_vms(scene: Scene) -> list[LiveScope]:
-    """Each VM with its devices."""
-    devices: dict[str, set[str]] = {}
+def of_vms(scene: Scene, known: Mapping[str, AbstractSet[str]]) -> list[LiveScope]:
+    """Each VM with its devices. ``known``: those that facts have."""
+    devices = {name: set(found) for name, found in known.items()}
     for probe in scene.state.probes.values():
         for table in probe.tables.values():
             for row in table.rows.values():

@@ -105,6 +105,11 @@ class FindScreen(Screen[None]):
         self.query_one("#over-footer", Lines).show(pieces)
         self._list("")
 
+    def offer(self, entries: Sequence[Findable]) -> None:
+        """Lists these in place of the others; what is typed stays."""
+        self._entries = entries
+        self._list(self.query_one(Input).value)
+
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
         self._list(event.value)
