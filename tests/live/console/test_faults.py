@@ -255,6 +255,7 @@ def _shown(fault: Fault, incidents: Sequence[Incident]) -> str:
 
 
 @pytest.mark.parametrize("name", [one.name for one in all_faults()])
+@pytest.mark.proves("protocol_counters", "findings.counters.count.ok.IcmpEchosUnanswered")
 @pytest.mark.proves("kernel_drops", "findings.drops.count.!.{fault,refused,unwanted}")
 @pytest.mark.proves("socket_drops", "findings.sockets.buffer_full.!!.!0")
 @pytest.mark.proves("link_rates", "findings.links.rx_errors.!.{macsec,gre}")

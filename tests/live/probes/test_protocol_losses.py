@@ -285,6 +285,16 @@ GROUPS: dict[str, Provoked] = {
         of_packets=False,
         after=["ip link delete out", "sysctl -qw net.ipv4.conf.veth-b.arp_filter=0"],
     ),
+    "pings": Provoked(
+        {
+            "IcmpEchosUnanswered": several(11, ipv4(echo(16), protocol=1)),
+            "Icmp6EchosUnanswered": several(12, ipv6(echo6(16), following=58)),
+        },
+        before=["sysctl -qw net.ipv4.icmp_echo_ignore_all=1", "sysctl -qw net.ipv6.icmp.echo_ignore_all=1"],
+        of_packets=False,
+        after=["sysctl -qw net.ipv4.icmp_echo_ignore_all=0", "sysctl -qw net.ipv6.icmp.echo_ignore_all=0"],
+        is_ipv6=True,
+    ),
     "held back by ICMP": Provoked(
         {
             "IcmpOutRateLimitHost": several(40, ipv4(udp(9))),

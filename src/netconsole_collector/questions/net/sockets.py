@@ -41,6 +41,7 @@ _OPEN = 1 << TCP_CLOSE | 1 << 1 | 1 << 2  # ESTABLISHED, SYN_SENT; a UDP socket 
 _UP = 1
 _SK_LOOKUP = 36  # BPF_SK_LOOKUP of enum bpf_attach_type
 _INFO_DATA, _VXLAN_PORT = 2, 15  # IFLA_INFO_DATA, IFLA_VXLAN_PORT
+_VXLAN_PORTS = (4789, 8472)  # RFC 7348; what Linux takes where none is given (drivers/net/vxlan: vxlan_port)
 _PROTOCOLS = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 
 
@@ -76,10 +77,11 @@ def answer(arguments: Json) -> Any:
     sees what it receives (of a sender: sends), by its control group. `is_calling`: nobody listens, and a connection
     from this port begins, to `peer`. `is_callers`: nobody listens, and the kernel gives the port to who calls (it is in
     ip_local_port_range). `lookup_program`: a BPF program that chooses sockets in this namespace. `tunnel`:
-    nobody is there, and a VXLAN device that would be is down. `vrf`: ``device`` is of this VRF, and the first one is
-    outside. `moved`: of the counters that ``counters`` names (with spaces between) the one that moves most meanwhile;
-    empty where none does; `is_moving`: else it only has, at some time. `is_nobody`, of a listener: none listens at
-    ``port``; only then the counters of ``unheard`` are asked, too: else they tell of other ports.
+    nobody is there, and a VXLAN device that would be is down; or it is up, and takes `tunnel_port` instead. `vrf`:
+    ``device`` is of this VRF, and the first one is outside. `moved`: of the counters that ``counters`` names (with
+    spaces between) the one that moves most meanwhile; empty where none does; `is_moving`: else it only has, at some
+    time. `is_nobody`, of a listener: none listens at ``port``; only then the counters of ``unheard`` are asked, too:
+    else they tell of other ports.
     """
     wanted = text(arguments, "wanted")
     if wanted == "sender":
@@ -96,7 +98,8 @@ def answer(arguments: Json) -> Any:
         is_calling = protocol == "TCP" and not found
         if is_calling:
             found = within(arguments, lambda: _at(*_CALLING, port))
-        tunnel = within(arguments, lambda: _tunnel_down(port)) if protocol == "UDP" and not found else None
+        is_unheard = protocol == "UDP" and not found
+        tunnel, tunnel_port = within(arguments, lambda: _tunnel(port)) if is_unheard else (None, None)
     elif wanted == "raw":
         return within(arguments, lambda: _raw(text(arguments, "protocol")))
     elif wanted == "half-open":
@@ -123,7 +126,7 @@ def answer(arguments: Json) -> Any:
         document["is_callers"] = is_calling and port in within(arguments, _callers)
         document["lookup_program"] = within(arguments, _lookup_program)
         document.update(is_ipv4_only=kinds == {(False, False)}, is_ipv6_only=kinds == {(True, True)})
-        document["tunnel"] = tunnel
+        document.update(tunnel=tunnel, tunnel_port=tunnel_port)
         device = arguments.get("device")
         is_unbound = device is not None and bool(bound) and bound[0] is None
         document["vrf"] = within(arguments, lambda: _outside_of(str(device), protocol)) if is_unbound else None
@@ -193,14 +196,23 @@ def _at(protocol: int, states: int, port: int) -> List[WaitingSocket]:
     return sorted((one for one in _sockets(protocol, states) if one.port == port), key=lambda one: bool(one.peer))
 
 
-def _tunnel_down(port: int) -> Optional[str]:
-    """The VXLAN device of this port that is down: its socket is there while it is up."""
+def _tunnel(port: int) -> Tuple[Optional[str], Optional[int]]:
+    """The VXLAN device of this port that is down: its socket is there while it is up.
+
+    Else, of a port that VXLAN commonly has, one that is up and has another port, and that port.
+    """
+    other: Tuple[Optional[str], Optional[int]] = (None, None)
     with RouteSocket() as routes:
         for link in routes.links():
+            if link.kind != "vxlan":
+                continue
             options = dict(attributes(link.info.get(_INFO_DATA, b""), 0))
-            if link.kind == "vxlan" and options.get(_VXLAN_PORT) == port.to_bytes(2, "big") and not link.flags & _UP:
-                return link.name
-    return None
+            own = int.from_bytes(options.get(_VXLAN_PORT, b""), "big")
+            if own == port and not link.flags & _UP:
+                return link.name, None
+            if own != port in _VXLAN_PORTS and link.flags & _UP:
+                other = link.name, own
+    return other
 
 
 def _outside_of(device: str, protocol: str) -> Optional[str]:

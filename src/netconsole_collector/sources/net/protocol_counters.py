@@ -1,7 +1,7 @@
 """protocol_counters: what the kernel's protocols count as lost, in every network namespace with a process or a name.
 
 It reads /proc/net/snmp, netstat, snmp6, sctp/snmp, xfrm_stat and stat/nf_conntrack. Which counters mean a loss,
-and what each means, says protocol_losses. Counters are named as nstat(8) names them.
+and what each means, says protocol_losses. Counters are named as nstat(8) names them; those of UNANSWERED are made here.
 """
 
 import errno
@@ -20,7 +20,7 @@ from netconsole_collector.sources.base import (
     SourceRow,
 )
 from netconsole_collector.sources.net.overruns import Overruns
-from netconsole_collector.sources.net.protocol_losses import MEANINGS
+from netconsole_collector.sources.net.protocol_losses import MEANINGS, UNANSWERED
 from netconsole_collector.sources.net.unread import SIGNS, UnreadSockets
 from netconsole_collector.statuses import status
 
@@ -41,7 +41,7 @@ MAX_NAMESPACES = 128
 MAX_ROWS = 32768
 SEARCH_EVERY = 10
 """Intervals between two searches for namespaces."""
-_NAMES = {name: name for name in (*MEANINGS, *SIGNS, ENTRIES)}
+_NAMES = {name: name for name in (*MEANINGS, *SIGNS, ENTRIES, *(one for pair in UNANSWERED.values() for one in pair))}
 """So there is one copy of each name."""
 YOUNG_NS = 2000000000
 """A directory of names that changed this recently is read again."""
@@ -87,6 +87,8 @@ def _counters(files: Files) -> Dict[str, int]:
             if name in files:  # else this kernel has no such protocol
                 told = parse(files[name].decode("ascii"))
                 found.update((_NAMES[counter], value) for counter, value in told if counter in _NAMES)
+    for name, (came, answered) in UNANSWERED.items():
+        found[name] = max(0, found.pop(came, 0) - found.pop(answered, 0))
     return found
 
 
@@ -195,6 +197,9 @@ class ProtocolCounters(KernelSource):
         else:
             self._contents[inode] = contents
         before = self._last.get(inode)
+        if before:
+            for name in UNANSWERED:  # programs that answer pings, too, would make it fall
+                counters[name] = max(counters[name], before[name])
         self._last[inode] = before if counters == before else counters  # most stand still: one copy is enough
         self._first.setdefault(inode, self._last[inode])
         if entries or inode in self._entries:

@@ -158,6 +158,8 @@ NOISE = {
     "SctpOutOfBlues": "SCTP packet that belongs to no association",
     "Conntrackinvalid": "conntrack: packet that fits no connection",
     "Conntrackicmp_error": "conntrack: ICMP message that is wrong",
+    "IcmpEchosUnanswered": "pings (ICMP echo requests) are not answered",
+    "Icmp6EchosUnanswered": "pings (ICMPv6 echo requests) are not answered",
     "Conntrackclashres": "conntrack: two packets of one new connection at once, solved",
 }
 
@@ -166,3 +168,9 @@ MEANINGS = {
     **{name: ("noise", text) for name, text in NOISE.items()},
 }
 """By counter: "loss" or "noise", and what it means."""
+
+UNANSWERED = {
+    "IcmpEchosUnanswered": ("IcmpInEchos", "IcmpOutEchoReps"),
+    "Icmp6EchosUnanswered": ("Icmp6InEchos", "Icmp6OutEchoReplies"),
+}
+"""What the kernel has no counter for: the pings that came, less the answers that were sent."""

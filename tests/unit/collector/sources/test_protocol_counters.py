@@ -63,3 +63,21 @@ def test_only_what_moved_is_shown_and_the_first_loss_counts(tmp_path: Path) -> N
     (net / "snmp").write_text("Udp: RcvbufErrors\n")
     with pytest.raises(SourceError, match="cannot read its layout"):
         read_of(source)
+
+
+def test_pings_without_an_answer_are_counted_and_never_fewer(tmp_path: Path) -> None:
+    """A program that answers what the kernel ignores answers late."""
+    net = tmp_path / "proc/net"
+    net.mkdir(parents=True)
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/net").touch()
+    source = ProtocolCounters(Here(tmp_path))
+    shown: list[dict[object, int | None]] = []
+    for came, answered in ((10, 10), (12, 10), (13, 12), (16, 13)):
+        (net / "snmp").write_text(f"Icmp: InEchos OutEchoReps\nIcmp: {came} {answered}\n")
+        if not shown:
+            source.open()
+        *_, table = read_of(source)
+        assert isinstance(table, Table)
+        shown.append({row.labels["counter"]: row.counts["count"].total for row in table.rows})
+    assert shown == [{}, {"IcmpEchosUnanswered": 2}, {}, {"IcmpEchosUnanswered": 3}]
