@@ -98,19 +98,17 @@ class ScaledPath:
 
 @dataclass(frozen=True, slots=True)
 class CpuCell:
-    """A CPU: a letter for each kind of thread that ran there, and a word for what is wrong. ``is_own``: point at it."""
+    """A CPU: a letter for each kind of thread that ran there, and a word for what is wrong. ``mark``: before it."""
 
     cpu: int
     letters: str
     word: str
-    is_own: bool = False
+    mark: str = ""
 
     @property
     def text(self) -> str:
         """All of it."""
-        return " ".join(
-            part for part in (">" if self.is_own else "", str(self.cpu), self.letters or "·", self.word) if part
-        )
+        return " ".join(part for part in (self.mark, str(self.cpu), self.letters or "·", self.word) if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from netconsole.base import figure
@@ -14,8 +15,8 @@ from netconsole.snapshot.machine_figures import role
 from netconsole_collector.names.fact_keys import key as fact_key
 from netconsole_collector.names.fact_keys import parts as fact_parts
 
-MAX_SHARED, MAX_LINES, MAX_CELLS, MAX_WHY = 4, 200, 1024, 200
-"""Threads that a line of a CPU names, lines of the table, CPUs of the map, and characters of a fact."""
+MAX_SHARED, MAX_LINES, MAX_CELLS, MAX_WHY, MAX_LISTS = 4, 200, 1024, 200, 256
+"""Threads that a line of a CPU names, lines of the table, CPUs of the map, characters of a text, and lists of CPUs."""
 SOME_PCT, MANY_PER_S = 1.0, 1000.0
 """Of its time a thread has to run, and packets a CPU has to receive, to stand in the map."""
 _LETTERS: Mapping[str, str] = {
@@ -29,16 +30,20 @@ _LEGEND = (
     "shares: a PMD thread, or threads of two VMs, do not have it for themselves.",
     "beside: the same of its core: another CPU of it (SMT) runs what is in its way.",
 )
-_OWN = "> is where threads of this VM ran."
+_RAN, _MAY = ">", "+"
+_OWN = "> is where threads of this VM ran, + where they may run as well."
+_ANYWHERE = "> is where threads of this VM ran. They may run on every CPU."
 
 
 class CpuUser(NamedTuple):
-    """A thread: what it used of its CPU, for how much of the time it waited for it, whose it is, and what it does."""
+    """A thread: what it used of its CPU, how long it waited for it, whose it is, what it does, and where it may run."""
 
     ran_pct: float
     waited_pct: float
     owner: str
     role: str
+    allowed: str
+    """The list of CPUs on which it may run; empty: not known."""
 
     @property
     def letter(self) -> str:
@@ -55,22 +60,25 @@ def cpu_table(snapshot: Snapshot) -> Iterator[ReportBlock]:
     lines = []
     for cpu, users in sorted(by_cpu.items()):
         waited_pct = max(one.waited_pct for one in users)
-        shown = ", ".join(
-            f"{one.owner}: {one.role} {figure.percent(one.ran_pct)}" for one in sorted(users, reverse=True)[:MAX_SHARED]
-        )
+        shown = ", ".join(map(_said, sorted(users, reverse=True)[:MAX_SHARED]))
         more = f", {len(users) - MAX_SHARED} more" if len(users) > MAX_SHARED else ""
         mark = "!!" if waited_pct >= WAITS_PCT else "ok"
         used = figure.percent(sum(one.ran_pct for one in users))
         lines.append([mark, str(cpu), used, figure.percent(waited_pct), shown + more])
-    head = ["", "CPU", "used by them", "longest wait", "threads, and what each uses"]
+    head = ["", "CPU", "used by them", "longest wait", "threads, what each uses, and where it may run"]
     yield TextTable(head, lines[:MAX_LINES], frozenset({1, 2, 3}), max(0, len(lines) - MAX_LINES))
+
+
+def _said(one: CpuUser) -> str:
+    may = f" ({one.allowed})" if one.allowed else ""
+    return f"{one.owner}: {one.role} {figure.percent(one.ran_pct)}{may}"
 
 
 def cpu_map(snapshot: Snapshot, vm: str = "") -> Iterator[ReportBlock]:
     """A cell for each CPU, by NUMA node; those of a VM are pointed at. Nothing without threads of VMs or a switch."""
     by_cpu = _users(snapshot)
     for core in _polling(snapshot):
-        by_cpu.setdefault(core, []).append(CpuUser(100.0, 0.0, "Open vSwitch", "PMD thread"))
+        by_cpu.setdefault(core, []).append(CpuUser(100.0, 0.0, "Open vSwitch", "PMD thread", str(core)))
     if not by_cpu:
         return
     receiving = _receiving(snapshot)
@@ -78,16 +86,32 @@ def cpu_map(snapshot: Snapshot, vm: str = "") -> Iterator[ReportBlock]:
     elsewhere = sorted(set(by_cpu) - {cpu for cpus in nodes.values() for cpu in cpus})
     named = [(f"node {number}", cpus) for number, cpus in sorted(nodes.items())]
     named += [("no node known", elsewhere)] if elsewhere else []
-    cores = _cores_of(snapshot)
+    cores, may = _cores_of(snapshot), _may(by_cpu, vm)
+    is_anywhere = bool(may) and may.issuperset(cpu for _, cpus in named for cpu in cpus)
 
     def cell(cpu: int) -> CpuCell:
         beside = [one for other in cores.get(cpu, set()) - {cpu} for one in by_cpu.get(other, [])]
-        return _cell(cpu, by_cpu.get(cpu, []), beside, cpu in receiving, vm)
+        made = _cell(cpu, by_cpu.get(cpu, []), beside, cpu in receiving, vm)
+        return replace(made, mark=_MAY) if cpu in may and not made.mark and not is_anywhere else made
 
     shown = [CpuNode(name, [cell(cpu) for cpu in cpus[:MAX_CELLS]]) for name, cpus in named]
     yield Heading("Map of the CPUs")
     yield CpuMap(shown)
-    yield from map(Note, (*_LEGEND, *([_OWN] if vm else []), *_sleep(snapshot)))
+    own = [_ANYWHERE if is_anywhere else _OWN] if vm else []
+    yield from map(Note, (*_LEGEND, *own, *_steal(snapshot), *_sleep(snapshot)))
+
+
+def _may(by_cpu: Mapping[int, list[CpuUser]], vm: str) -> set[int]:
+    """Where threads of a VM may run."""
+    allowed = {one.allowed for users in by_cpu.values() for one in users if vm and one.owner == vm}
+    return {cpu for text in sorted(allowed)[:MAX_LISTS] for cpu in cpus_of(text)}
+
+
+def _steal(snapshot: Snapshot) -> Iterator[str]:
+    """What a machine below this host takes of its CPUs: a wait that is in no thread's books."""
+    fact = snapshot.facts.get("cpu/steal_pct")
+    if fact is not None and (share := number(fact.value)):
+        yield f"This host is itself a guest: {figure.percent(share)} of its time since it began went to others (steal)."
 
 
 def _cell(cpu: int, users: list[CpuUser], beside: list[CpuUser], is_receiving: bool, vm: str) -> CpuCell:
@@ -102,7 +126,7 @@ def _cell(cpu: int, users: list[CpuUser], beside: list[CpuUser], is_receiving: b
         word = "shares"
     elif running and others and _compete(running + others, letters + "".join({one.letter for one in others})):
         word = "beside"
-    return CpuCell(cpu, letters, word, bool(vm) and any(one.owner == vm for one in running))
+    return CpuCell(cpu, letters, word, _RAN if vm and any(one.owner == vm for one in running) else "")
 
 
 def _compete(running: list[CpuUser], letters: str) -> bool:
@@ -119,9 +143,9 @@ def _users(snapshot: Snapshot) -> dict[int, list[CpuUser]]:
     for row in rows:
         cpu, ran, waited = (number(row.get(name)) for name in ("cpu", "ran_ns", "waited_ns"))
         if cpu is not None and ran:
-            owner = str(row.get("vm") or "Open vSwitch")
+            owner, allowed = str(row.get("vm") or "Open vSwitch"), str(row.get("allowed") or "")[:MAX_WHY]
             found.setdefault(int(cpu), []).append(
-                CpuUser(100 * ran / span_ns, 100 * (waited or 0) / span_ns, owner, role(row))
+                CpuUser(100 * ran / span_ns, 100 * (waited or 0) / span_ns, owner, role(row), allowed)
             )
     return found
 

@@ -111,12 +111,14 @@ def _threads(one: MachineFigures) -> Iterator[ReportBlock]:
                 ran,
                 waited,
                 _count(row.get("involuntary")),
+                _count(row.get("migrations")),
                 _count(row.get("cpu")),
+                figure.safe(row.get("allowed") or figure.UNKNOWN),
             ]
             for row, (ran, waited) in zip(rows, shares, strict=True)
         ]
-        head = ["thread", "tid", "of a core", "waits for a CPU", "times preempted", "CPU"]
-        yield TextTable(head, lines[:MAX_ROWS], frozenset({1, 2, 3, 4, 5}), max(0, len(lines) - MAX_ROWS))
+        head = ["thread", "tid", "of a core", "waits for a CPU", "times preempted", "moved", "CPU", "may run on"]
+        yield TextTable(head, lines[:MAX_ROWS], frozenset({1, 2, 3, 4, 5, 6}), max(0, len(lines) - MAX_ROWS))
 
 
 def _queues(one: MachineFigures) -> Iterator[ReportBlock]:

@@ -19,6 +19,7 @@ from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.run.preflight import RunPlan
+from netconsole_collector.sources.vm.thread_waits import LOOK_EVERY, PROCESSOR
 from tests.support.live.rivals import rival
 
 pytestmark = pytest.mark.costs  # its programs take a CPU, and say how much of it they get
@@ -60,6 +61,21 @@ class Machine:
         ran, waited, _ = Path(f"/proc/{self._process.pid}/task/{self.tid}/schedstat").read_text().split()
         return int(ran), int(waited)
 
+    def migrations(self) -> int | None:
+        """How often it was moved to another CPU; None where the kernel does not say it."""
+        lines = self._text("sched").splitlines()
+        return next((int(line.split(":")[1]) for line in lines if line.startswith("se.nr_migrations")), None)
+
+    def until_on(self, cpu: int) -> None:
+        """Wait until it runs there."""
+        end = time.monotonic() + LIMIT_S
+        while int(self._text("stat").rpartition(")")[2].split()[PROCESSOR]) != cpu:
+            assert time.monotonic() < end
+
+    def _text(self, file: str) -> str:
+        where = Path(f"/proc/{self._process.pid}/task/{self.tid}/{file}")
+        return where.read_text() if where.exists() else ""
+
 
 class Watched:
     """A session of the probe, its rows and its incidents."""
@@ -94,6 +110,12 @@ class Watched:
                     counts = {name: float(count.total) for name, count in row.counts.items()}
                     return counts | {name: float(value or 0) for name, value in row.gauges.items()}
         return {}
+
+    def allowed(self, tid: int) -> str | None:
+        """Where the newest row of a thread says that it may run."""
+        with self._session.view() as state:
+            rows = [row for row in state.probes[PROBE].tables["threads"].rows.values() if row.labels["tid"] == tid]
+            return str(max(rows, key=lambda row: row.first_seen_ns).labels["allowed"])
 
     def until_incident(self, vm: str) -> Incident:
         """Wait for it."""
@@ -157,6 +179,27 @@ def test_one_that_wants_little_and_waits_for_some_of_it_is_said_later(stack: Exi
     Machine(stack, "db-02", cpu, 0.2)
     found = Watched(stack).until_incident("db-02")
     assert found.level == "!", found.sentence
+
+
+@pytest.mark.proves("thread_waits", "tables.threads.{migrations,allowed}")
+def test_how_often_it_was_moved_is_what_the_scheduler_says(stack: ExitStack) -> None:
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    if first == last:
+        pytest.skip("cannot run here: one CPU alone")
+    machine, watched = Machine(stack, "moved", first, 0.5), Watched(stack)
+    watched.until_row(machine.tid)
+    before, row_before = machine.migrations(), watched.row(machine.tid)
+    if before is None:
+        assert "migrations" not in row_before
+        pytest.skip("cannot run here: this kernel does not count moves (CONFIG_SCHED_DEBUG)")
+    for _ in range(4):
+        for cpu in (last, first):
+            os.sched_setaffinity(machine.tid, {cpu})
+            machine.until_on(cpu)
+    watched.for_intervals(LOOK_EVERY + 1)
+    assert machine.migrations() == before + 8
+    assert watched.row(machine.tid)["migrations"] - row_before["migrations"] == 8
+    assert watched.allowed(machine.tid) == str(first)
 
 
 def test_a_machine_that_gets_its_cpu_is_no_incident(stack: ExitStack) -> None:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from netconsole.base.fact_keys import FactData
-from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Document, Note
+from netconsole.report.blocks import CpuCell, CpuMap, CpuNode, Document, Note, TextTable
 from netconsole.report.formats import rendered
 from netconsole.report.formats.to_text import CPU_COLUMNS, cpu_lines
-from netconsole.report.of_cpus import cpu_map
+from netconsole.report.of_cpus import cpu_map, cpu_table
 from netconsole.snapshot.caps import WAITS_PCT
 from netconsole.snapshot.document import SCHEMA, Snapshot
 
@@ -19,7 +19,9 @@ SECONDS = 10
 CORE = SECONDS * 10**9
 
 
-def thread(cpu: int, vm: str, role: str, ran_pct: float = 20.0, waited_pct: float = 0.0) -> dict[str, Any]:
+def thread(
+    cpu: int, vm: str, role: str, ran_pct: float = 20.0, waited_pct: float = 0.0, allowed: str | None = None
+) -> dict[str, Any]:
     return {
         "vm": vm,
         "role": role,
@@ -27,6 +29,7 @@ def thread(cpu: int, vm: str, role: str, ran_pct: float = 20.0, waited_pct: floa
         "cpu": cpu,
         "ran_ns": CORE * ran_pct / 100,
         "waited_ns": CORE * waited_pct / 100,
+        "allowed": allowed,
     }
 
 
@@ -65,6 +68,42 @@ def test_each_cpu_stands_in_its_node_with_what_ran_there() -> None:
         "no node known": ["9 V"],
     }
     assert cells(taken, "web")["node 0"] == ["> 0 VW", "> 1 I", "> 4 T"]
+
+
+def test_where_the_threads_of_a_vm_may_run_stands_beside_where_they_ran() -> None:
+    taken = snapshot(
+        thread(0, "web", "vCPU 3", allowed="0-2"), thread(1, "web", "main thread", allowed="1"),
+        thread(3, "db", "vCPU 0", allowed="3-5"),
+    )  # fmt: skip
+    assert cells(taken, "web") == {"node 0": ["> 0 V", "> 1 T", "4 ·"], "node 1": ["+ 2 ·", "3 V", "5 ·"]}
+    assert cells(taken)["node 1"] == ["2 ·", "3 V", "5 ·"], "of no VM there is nothing to point at"
+    notes = [one.text for one in cpu_map(taken, "web") if isinstance(one, Note)]
+    assert "> is where threads of this VM ran, + where they may run as well." in notes
+    (table,) = [one for one in cpu_table(taken) if isinstance(one, TextTable)]
+    assert [row[-1] for row in table.rows] == [
+        "web: vCPU 3 20 % (0-2)", "web: main thread 20 % (1)", "db: vCPU 0 20 % (3-5)",
+    ]  # fmt: skip
+
+
+def test_threads_that_may_run_on_every_cpu_are_said_so_once() -> None:
+    taken = snapshot(thread(0, "web", "vCPU 3", allowed="0-5"), thread(3, "db", "vCPU 0"))
+    assert cells(taken, "web") == {"node 0": ["> 0 V", "1 ·", "4 ·"], "node 1": ["2 ·", "3 V", "5 ·"]}
+    notes = [one.text for one in cpu_map(taken, "web") if isinstance(one, Note)]
+    assert "> is where threads of this VM ran. They may run on every CPU." in notes
+
+
+def test_lists_of_cpus_in_a_file_of_anybody_take_no_time() -> None:
+    hostile = [thread(0, "web", f"vCPU {number}", allowed=f"{number}," * 99 + "0-999999" * 99) for number in range(999)]
+    assert cells(snapshot(*hostile), "web")["node 0"][0].startswith("> 0 V")
+
+
+@pytest.mark.parametrize(("steal", "said"), [(0.0, False), (12.5, True), ("[b]", False), (None, False)])
+def test_what_a_machine_below_takes_is_said_of_the_whole_host(steal: Any, said: bool) -> None:
+    taken = snapshot(thread(0, "web", "vCPU 3"))
+    taken.facts["cpu/steal_pct"] = FactData(steal)
+    notes = [one.text for one in cpu_map(taken) if isinstance(one, Note)]
+    sentence = "This host is itself a guest: 12.5 % of its time since it began went to others (steal)."
+    assert (sentence in notes) is said and any("(steal)" in one for one in notes) is said
 
 
 def test_how_deep_the_cpus_may_sleep_and_slept_is_said_or_why_it_is_not_known() -> None:
@@ -139,9 +178,9 @@ def test_the_grid_fits_into_a_terminal_and_a_node_begins_a_line() -> None:
     [
         ("text", "node 0  0 V waits"),
         ("md", "```\nnode 0  0 V waits"),
-        ("html", '<span class="act own"><b>0</b> V waits</span>'),
+        ("html", '<span class="act own">&gt; <b>0</b> V waits</span>'),
     ],
 )
 def test_each_format_draws_it(form: str, has: str) -> None:
-    block = CpuMap([CpuNode("node 0", [CpuCell(0, "V", "waits", form == "html"), CpuCell(1, "", "")])])
+    block = CpuMap([CpuNode("node 0", [CpuCell(0, "V", "waits", ">" if form == "html" else ""), CpuCell(1, "", "")])])
     assert has in rendered(Document("t", "s", [block]), form).decode()

@@ -174,8 +174,9 @@ def _cpu_node(node: CpuNode) -> str:
 
 def _cpu(cell: CpuCell) -> str:
     kind = {"waits": "act", "shares": "look", "beside": "look"}.get(cell.word, "")
-    own = " own" if cell.is_own else ""
-    return f'<span class="{kind}{own}"><b>{cell.cpu}</b> {escape(cell.letters or "·")} {escape(cell.word)}</span>'
+    own = " own" if cell.mark == ">" else ""
+    number = f"{escape(cell.mark)} <b>{cell.cpu}</b>" if cell.mark else f"<b>{cell.cpu}</b>"
+    return f'<span class="{kind}{own}">{number} {escape(cell.letters or "·")} {escape(cell.word)}</span>'
 
 
 def _breakable(escaped: str) -> str:

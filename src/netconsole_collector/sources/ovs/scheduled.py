@@ -4,17 +4,16 @@ import re
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here, text_of
+from netconsole_collector.sources import scheduler
 from netconsole_collector.sources.base import Accumulator
 from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS
 
-SCHEDULED = ("cpu_ns", "waited_ns", "voluntary", "involuntary")
+SCHEDULED = ("cpu_ns", "waited_ns", "voluntary", "involuntary", "migrations")
 LOOK_EVERY = 10
 """Readings after which all threads are looked through again."""
 _PMD = re.compile(r"pmd-c(\d{1,5})/id:\d*")
 _OLD_PMD = re.compile(r"pmd\d+")
 """Before 2.11 a name has the number of the thread in place of its core."""
-_ONE_CPU = re.compile(r"^Cpus_allowed_list:\s*(\d{1,6})\s*$", re.M)
-_SWITCHES = re.compile(r"^(voluntary|nonvoluntary)_ctxt_switches:\s*(\d{1,20})\s*$", re.M)
 
 
 class Schedule(NamedTuple):
@@ -55,14 +54,16 @@ class ThreadSchedule:
         if tid is None:
             self._look_in = 0 if core is not None else self._look_in  # it is new, perhaps
             return None
-        switches = {name: int(count) for name, count in _SWITCHES.findall(self._text(tid, "status"))}
+        where = self._where(tid)
+        status = scheduler.status_of(self._host, where)
         books = self._text(tid, "schedstat").split()[:2]
         is_known = len(books) == 2 and all(map(str.isdigit, books)) and books[0] != "0"  # 0: nothing is counted
         ran, waited = [int(one) for one in books] if is_known else (None, None)
-        if not switches:
+        if not status:
             self._look_in = 0  # it has ended
             return None
-        values = (ran, waited, switches.get("voluntary"), switches.get("nonvoluntary"))
+        switches = [scheduler.count_of(status, name) for name in (scheduler.VOLUNTARY, scheduler.INVOLUNTARY)]
+        values = (ran, waited, *switches, scheduler.migrations_of(self._host, where))
         key = self._pid, tid
         deltas = self._counted.take(key, values)
         grown = deltas[0] + deltas[1] if deltas and ran is not None else 0
@@ -85,8 +86,11 @@ class ThreadSchedule:
         return self._bound(tid) if is_nameless else None
 
     def _bound(self, tid: str) -> Optional[int]:
-        only = _ONE_CPU.search(self._text(tid, "status"))
-        return int(only.group(1)) if only else None
+        only = scheduler.status_of(self._host, self._where(tid)).get("Cpus_allowed_list", "")
+        return int(only) if only.isdigit() and len(only) < 7 else None
+
+    def _where(self, tid: str) -> str:
+        return "/proc/{}/task/{}".format(self._pid, tid)
 
     def _text(self, tid: str, file: str) -> str:
-        return text_of(self._host, "/proc/{}/task/{}/{}".format(self._pid, tid, file))
+        return text_of(self._host, "{}/{}".format(self._where(tid), file))

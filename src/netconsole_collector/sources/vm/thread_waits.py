@@ -10,6 +10,7 @@ import re
 from typing import Dict, List, Optional, Union
 
 from netconsole_collector.primitives.here import HERE, Here, text_of
+from netconsole_collector.sources import scheduler
 from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
 from netconsole_collector.sources.new_processes import NewProcesses, words
 from netconsole_collector.sources.ovs.unixctl import PROGRAM_COMMS
@@ -17,14 +18,17 @@ from netconsole_collector.sources.vm import qemu
 
 MAX_THREADS = 8192
 LOOK_EVERY = 5
-"""Intervals between two looks for new threads, and at the CPUs of those that do not wait."""
+"""Intervals between two looks for new threads, and at those that have run and do not wait."""
 YOUNG_LOOKS = 15
 """Looks at a new process, one in each interval: what it has counted before it is found is in no figure."""
 SOME_WAIT_PCT = 1.0
-"""From this share of an interval on, a thread's CPU is read again."""
+"""From this share of an interval on, a thread is looked at in each interval."""
 BOOKS = ("ran_ns", "waited_ns", "runs")
-COUNTS = (*BOOKS, "involuntary")
-_INVOLUNTARY = re.compile(r"^nonvoluntary_ctxt_switches:\s*(\d{1,20})\s*$", re.M)
+LATE = ("involuntary", "migrations")
+"""What is read of a thread that is looked at."""
+COUNTS = (*BOOKS, *LATE)
+MAX_ALLOWED = 127
+"""Characters of a list of CPUs."""
 _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG|HVF)$")
 _OF_SWITCH = re.compile(r"(handler|revalidator)(\d+)")
 NAMELESS = "thread without a name"
@@ -44,17 +48,20 @@ _CLOSED = "this kernel does not say how long threads wait for a CPU: sysctl kern
 
 
 class _Thread:
-    """``where``: its directory in /proc. ``waited``: what its books said in the interval before; -1 at the first.
-
-    ``involuntary``: how often it was switched off its CPU; read again when it waits, as its CPU is.
-    """
+    """``where``: its directory in /proc. ``waited``: what its books said in the interval before; -1 at the first."""
 
     def __init__(self, where: str, labels: Dict[str, Union[str, int, None]]) -> None:
         self.where = where
         self.labels = labels
         self.waited = -1
+        self.looked_at = 0
+        """How often it had run when it was looked at last: while it does not run, nothing of it changes."""
+        self.unread_ns = 0
+        """The time since then."""
+        self.span_ns = 0
+        """Of this look: the time since the one before. 0 without a look."""
         self.cpu: Optional[int] = None
-        self.involuntary: Optional[int] = None
+        self.late: List[Optional[int]] = [None] * len(LATE)
 
 
 class ThreadWaits(KernelSource):
@@ -85,6 +92,8 @@ class ThreadWaits(KernelSource):
         readings = [self._reading(one, reading.interval_ns, is_looking) for one in list(self._threads.values())]
         known = [one for one in readings if one is not None]
         rows, full, omitted = self._rows.rows(known)
+        for row in rows:
+            self._tell_span(row, reading.interval_ns)
         if not known and self._said_empty:
             why = _CLOSED if self._threads else _NO_BOOKS
             raise SourceError(why if self._machines else "neither QEMU nor Open vSwitch runs here", state="unsupported")
@@ -134,7 +143,7 @@ class ThreadWaits(KernelSource):
         if comm.startswith(_PMD) and not self._machines[pid]:
             return None
         role = role_of(comm, pid == tid)
-        return _Thread(where, {"vm": self._machines[pid], "role": role, "tid": int(tid)})
+        return _Thread(where, {"vm": self._machines[pid], "role": role, "tid": int(tid), "allowed": None})
 
     def _reading(self, thread: _Thread, interval_ns: int, is_looking: bool) -> Optional[SourceRow]:
         fields = text_of(self._host, thread.where + "/schedstat").split()
@@ -147,17 +156,28 @@ class ThreadWaits(KernelSource):
         now = waited - thread.waited if 0 <= thread.waited <= waited else 0
         thread.waited = waited
         share = min(100.0, 100.0 * now / interval_ns) if interval_ns > 0 else 0.0
-        if is_looking or share >= SOME_WAIT_PCT:
-            stat = text_of(self._host, thread.where + "/stat").rpartition(")")[2].split()
-            thread.cpu = int(stat[PROCESSOR]) if len(stat) > PROCESSOR else None
-        if thread.involuntary is None or share >= SOME_WAIT_PCT:
-            switches = _INVOLUNTARY.search(text_of(self._host, thread.where + "/status"))
-            thread.involuntary = int(switches.group(1)) if switches else None
-        return (
-            thread.labels,
-            (ran, waited, runs, thread.involuntary),
-            {"cpu": thread.cpu, "waited_pct": round(share, 1)},
-        )
+        thread.unread_ns, thread.span_ns = thread.unread_ns + interval_ns, 0
+        if share >= SOME_WAIT_PCT or (is_looking and runs != thread.looked_at):
+            self._look_at(thread, runs)
+        return thread.labels, (ran, waited, runs, *thread.late), {"cpu": thread.cpu, "waited_pct": round(share, 1)}
+
+    def _look_at(self, thread: _Thread, runs: int) -> None:
+        stat = text_of(self._host, thread.where + "/stat").rpartition(")")[2].split()
+        thread.cpu = int(stat[PROCESSOR]) if len(stat) > PROCESSOR else None
+        status = scheduler.status_of(self._host, thread.where)
+        thread.labels = {**thread.labels, "allowed": scheduler.allowed_of(status, MAX_ALLOWED)}
+        thread.late = [
+            scheduler.count_of(status, scheduler.INVOLUNTARY),
+            scheduler.migrations_of(self._host, thread.where),
+        ]
+        thread.looked_at, thread.span_ns, thread.unread_ns = runs, thread.unread_ns, 0
+
+    def _tell_span(self, row: Json, interval_ns: int) -> None:
+        """Of which time the counts are that were read after some intervals."""
+        thread = self._threads[str(row["labels"]["tid"])]
+        for name in LATE if thread.span_ns > interval_ns else ():
+            if row["counts"].get(name, {}).get("delta"):
+                row["counts"][name]["interval_ns"] = thread.span_ns
 
     def _arguments(self, pid: str) -> List[str]:
         return words(text_of(self._host, "/proc/{}/cmdline".format(pid)))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from netconsole.telemetry.frames import Row
+from netconsole.telemetry.frames import Count, Row
 from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError
-from netconsole_collector.sources.vm.thread_waits import LOOK_EVERY, YOUNG_LOOKS, ThreadWaits, role_of
+from netconsole_collector.sources.vm.thread_waits import LOOK_EVERY, MAX_ALLOWED, YOUNG_LOOKS, ThreadWaits, role_of
 from tests.support.sources import SECOND_NS, tables_of
 
 QEMU = ("/usr/bin/qemu-system-x86_64", "-name", "guest=web,debug-threads=on")
@@ -33,6 +34,15 @@ class Process:
         (task / "comm").write_text(comm + "\n")
         (task / "schedstat").write_text(f"{ran} {waited} {ran // 1000 + 1}\n")
         (task / "stat").write_text(f"{tid} ({comm}) S {' '.join(['0'] * 35)} {cpu} 0\n")
+
+    def says(self, tid: int, involuntary: int = 0, migrations: int | None = None, allowed: str = "0-1") -> None:
+        """What the scheduler says of it besides, in the kernel's own words."""
+        task = self.path / "task" / str(tid)
+        switches = f"voluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{involuntary}\n"
+        (task / "status").write_text(f"Name:\t[x]\nCpus_allowed:\t3\nCpus_allowed_list:\t{allowed}\n{switches}")
+        if migrations is not None:
+            lines = f"se.vruntime                :     7.5\nse.nr_migrations            :           {migrations:>9}\n"
+            (task / "sched").write_text(f"[x] (501, #threads: 3)\n-----\n{lines}nr_switches     :     3\n")
 
 
 @pytest.fixture
@@ -77,38 +87,76 @@ def test_a_share_is_what_a_thread_waited_of_the_interval(source: ThreadWaits, tm
     assert row.gauges == {"cpu": 3, "waited_pct": 25.0} and row.labels["tid"] == 501
 
 
-@pytest.mark.proves("thread_waits", "tables.threads.involuntary")
-def test_how_often_a_thread_was_switched_off_its_cpu_is_counted_when_it_waits(
+class Told(NamedTuple):
+    """What a thread is told to have done in one interval, and in how long."""
+
+    involuntary: Count
+    migrations: Count
+
+    @property
+    def grown(self) -> tuple[int | None, int | None]:
+        return self.involuntary.delta, self.migrations.delta
+
+
+@pytest.mark.proves("thread_waits", "tables.threads.{involuntary,migrations,allowed}")
+def test_how_often_a_thread_was_moved_and_switched_off_is_told_when_it_is_looked_at(
     source: ThreadWaits, tmp_path: Path
 ) -> None:
-    """What it was before it waited is not lost: it is told late."""
+    """That is in each interval in which it waits, and else in one of some, with the time that the counts are of."""
     machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
     machine.thread(501, "CPU 0/KVM", ran=10)
-    status = machine.path / "task/501/status"
+    some, waited = SECOND_NS // 50, 0
 
-    def told(switches: int, waited: int) -> tuple[int | None, int]:
-        status.write_text(f"Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{switches}\n")
-        machine.thread(501, "CPU 0/KVM", ran=1000 * switches, waited=waited)
-        count = rows(source)["web", "vCPU 0"].counts["involuntary"]
-        return count.delta, count.total
+    def told(count: int, waits: bool) -> Told:
+        nonlocal waited
+        waited += some * waits
+        machine.thread(501, "CPU 0/KVM", ran=1000 * count, waited=waited)
+        machine.says(501, involuntary=count, migrations=2 * count)
+        counts = rows(source)["web", "vCPU 0"].counts
+        return Told(counts["involuntary"], counts["migrations"])
 
-    assert "involuntary" not in rows(source)["web", "vCPU 0"].counts, "it is not known, and not 0"
-    some = SECOND_NS // 50
-    assert told(40, 0) == (0, 0), "from before it was watched"
-    assert told(45, 1) == (0, 0)
-    assert told(47, 1 + some) == (7, 7)
-    assert told(50, 1 + 2 * some) == (3, 10)
+    assert not {"involuntary", "migrations"} & rows(source)["web", "vCPU 0"].counts.keys(), "not known, and not 0"
+    assert told(40, waits=True).grown == (0, 0), "from before it was watched"
+    assert told(47, waits=True).grown == (7, 14)
+    assert told(47, waits=True).involuntary.interval_ns is None
+    late = [told(48 + number, waits=False) for number in range(LOOK_EVERY)]
+    (one,) = [found for found in late if found.grown != (0, 0)]
+    passed = late.index(one) + 1
+    assert one.grown == (passed, 2 * passed)
+    assert one.involuntary.interval_ns == one.migrations.interval_ns == passed * SECOND_NS
+
+
+def test_where_a_thread_may_run_stands_in_its_row(source: ThreadWaits, tmp_path: Path) -> None:
+    machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    machine.says(500, allowed="0-3,8")
+    assert rows(source)["web", "main thread"].labels["allowed"] == "0-3,8"
+    machine.thread(501, "CPU 0/KVM")
+    machine.says(501, allowed=",".join(map(str, range(0, 200, 2))))
+    for _ in range(LOOK_EVERY):
+        found = rows(source)
+    cut = str(found["web", "vCPU 0"].labels["allowed"])
+    assert len(cut) <= MAX_ALLOWED and cut.startswith("0,2,4,") and cut[-2:].strip("0123456789") == "…"
+
+
+def test_a_kernel_that_does_not_count_migrations_is_no_zero(source: ThreadWaits, tmp_path: Path) -> None:
+    """Without CONFIG_SCHED_DEBUG there is no such file."""
+    machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
+    machine.says(500, involuntary=3)
+    assert "migrations" not in rows(source)["web", "main thread"].counts
 
 
 def test_a_thread_that_does_not_wait_is_read_from_one_file(source: ThreadWaits, tmp_path: Path) -> None:
     machine = Process(tmp_path, 500, *QEMU, comm="qemu-system-x86")
     machine.thread(501, "CPU 0/KVM", cpu=1)
     rows(source)
-    machine.thread(501, "CPU 0/KVM", ran=100, cpu=2)
+    machine.thread(501, "CPU 0/KVM", ran=100_000, cpu=2)
     assert rows(source)["web", "vCPU 0"].gauges["cpu"] == 1, "its CPU is as old as the last look"
     for _ in range(LOOK_EVERY - 2):
         rows(source)
     assert rows(source)["web", "vCPU 0"].gauges["cpu"] == 2
+    machine.thread(501, "CPU 0/KVM", ran=100_000, cpu=3)
+    told = [row for _ in range(4 * LOOK_EVERY) for key, row in rows(source).items() if key == ("web", "vCPU 0")]
+    assert told and {row.gauges["cpu"] for row in told} == {2}, "it has not run since"
 
 
 def test_workers_of_the_kernel_belong_to_the_machine_that_they_are_named_after(

@@ -13,6 +13,7 @@ from netconsole_collector.primitives.here import Here
 from netconsole_collector.sources.base import SourceError, SourceReading
 from netconsole_collector.sources.ovs import pmd_threads
 from netconsole_collector.sources.ovs.pmd import OvsPmd
+from netconsole_collector.sources.ovs.scheduled import SCHEDULED
 from tests.support.sources import SECOND_NS, frames_of
 
 DIRECTORY, PID, TID = "/run/ours", 4711, 4720
@@ -82,7 +83,7 @@ class PmdHost:
         self.asked: list[str] = []
         self.database = PortDatabase()
         self.error: OSError | None = None
-        self.books = [1_000_000_000, 500_000_000, 30, 20]
+        self.books = [1_000_000_000, 500_000_000, 30, 20, 4]
         self.files = {
             f"{DIRECTORY}/ovs-vswitchd.pid": f"{PID}\n", f"/proc/{PID}/comm": "ovs-vswitchd\n",
             f"/proc/{PID}/stat": f"{PID} (ovs-vswitchd) S 1 1", f"/proc/{PID}/task/{PID}/comm": "ovs-vswitchd\n",
@@ -99,13 +100,14 @@ class PmdHost:
         self.duration_ms = 0
 
     def read(self, path: str, limit: int = 0, from_end: bool = False) -> bytes:
-        ran, waited, voluntary, involuntary = self.books
+        ran, waited, voluntary, involuntary, migrations = self.books
         task = f"/proc/{PID}/task/{TID}"
         switches = f"voluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t{involuntary}\n"
         files = {
             **self.files,
             f"{task}/schedstat": f"{ran} {waited} 50\n",
             f"{task}/status": f"Name:\tpmd-c03/id:9\nCpus_allowed_list:\t3\n{switches}",
+            f"{task}/sched": f"se.nr_migrations     :   {migrations}\n",
         }
         if path not in files:
             raise FileNotFoundError(2, "No such file")
@@ -269,20 +271,21 @@ def test_ratios_are_those_of_the_interval(source: OvsPmd, host: PmdHost) -> None
     }  # fmt: skip
 
 
-@pytest.mark.proves("ovs_pmd", "tables.threads.{cpu_ns,waited_ns,voluntary,involuntary,waits_pct}")
+@pytest.mark.proves("ovs_pmd", "tables.threads.{cpu_ns,waited_ns,voluntary,involuntary,migrations,waits_pct}")
 def test_the_books_of_the_scheduler(source: OvsPmd, host: PmdHost) -> None:
     read(source)
-    host.books = [1_650_000_000, 850_000_000, 33, 27]
+    host.books = [1_650_000_000, 850_000_000, 33, 27, 6]
     row = thread(read(source))
-    scheduled = {name: row.counts[name].delta for name in ("cpu_ns", "waited_ns", "voluntary", "involuntary")}
-    assert scheduled == {"cpu_ns": 650_000_000, "waited_ns": 350_000_000, "voluntary": 3, "involuntary": 7}
+    assert {name: row.counts[name].delta for name in SCHEDULED} == {
+        "cpu_ns": 650_000_000, "waited_ns": 350_000_000, "voluntary": 3, "involuntary": 7, "migrations": 2,
+    }  # fmt: skip
     assert row.gauges["waits_pct"] == 35.0
 
 
 def test_books_that_are_closed_are_no_zeros(source: OvsPmd, host: PmdHost) -> None:
     """Zeros are what a kernel without CONFIG_SCHEDSTATS writes while kernel.task_delayacct is 0."""
     for _ in range(2):
-        host.books = [0, 0, host.books[2] + 1, 27]
+        host.books = [0, 0, host.books[2] + 1, 27, 4]
         row = thread(read(source))
     assert {"cpu_ns", "waited_ns"}.isdisjoint(row.counts) and row.gauges["waits_pct"] is None
     assert row.counts["voluntary"].delta == 1
