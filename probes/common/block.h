@@ -1,8 +1,13 @@
-/* block.h - what probes of block I/O share: the names of operations. */
+/* block.h - what probes of block I/O share: the names of operations, and lengths of time. */
 #ifndef NETCONSOLE_BLOCK_H
 #define NETCONSOLE_BLOCK_H
 
 #include "netconsole.h"
+
+static inline u64 between(u64 from, u64 to)     /* between CPUs this clock may go back a little */
+{
+    return to > from ? to - from : 0;
+}
 
 #define OPERATION_MASK 0xff     /* REQ_OP_MASK */
 static inline u64 operation_of(u32 flags, u64 bytes)

@@ -313,11 +313,6 @@ static inline void add_time(struct time_key *key, u64 stage, u64 ns)
     nc_bucket_add(times.lookup_or_try_init(key, &none), ns);
 }
 
-static inline u64 between(u64 from, u64 to)     /* between CPUs this clock may go back a little */
-{
-    return to > from ? to - from : 0;
-}
-
 static inline void sample(void *ctx, struct nc_config *config, struct flight *flight, u64 queue_ns, u64 device_ns, u64 total_ns, u64 now)
 {
     struct io_event *record;

@@ -7,7 +7,8 @@
  *   B5 irqfd_wakeup: the thread raises the interrupt                       (the same thread)
  *
  * A trip is what a thread does from a kick to an interrupt. Nothing in the kernel tells whose of several I/Os an interrupt is, so only a
- * trip of one I/O is timed, where no other kick was taken. All I/Os are counted.
+ * trip of one I/O is timed as a whole, where no other kick was taken. All I/Os are counted, and two stages are known of them all: how long
+ * the kick waited (of the first I/O that followed it), and how long the device took (B3-B4).
  */
 
 #include "../../common/netconsole.h"
@@ -51,6 +52,7 @@ struct trip {
     u64 ns[5];          /* B1 to B5; B1 is 0 where no kick began it */
     u64 number;         /* which of its thread's trips */
     u64 unkicked_ns;    /* until when its thread did last what it was not kicked for */
+    u64 late_ns;        /* how long the last kick waited that no I/O has followed yet; 0: there is none */
     u64 ios;
     u64 in_flight;
     u32 is_open;
@@ -59,11 +61,14 @@ struct trip {
 };
 BPF_TABLE("lru_hash", u32, struct trip, trips, 8192);       /* by thread */
 
-/* The bio whose end belongs to a trip. */
+/* A bio. Its end belongs to a trip, if it is known for which thread it was asked. */
 struct flight {
     u64 number;
-    u32 thread;
+    u64 began_ns;
+    u64 late_ns;        /* how long the kick waited that it was the first to follow; 0: it was not */
+    u32 thread;         /* 0: not known */
     u32 pad;
+    struct io_key io;
 };
 BPF_TABLE("lru_hash", u64, struct flight, flights, 16384);
 
@@ -98,7 +103,7 @@ static inline void begin(struct trip *trip, u64 now, u64 kicked_ns)
     trip->ns[1] = now;
     trip->ns[2] = trip->ns[3] = trip->ns[4] = 0;
     trip->number = now;
-    trip->ios = trip->in_flight = 0;
+    trip->ios = trip->in_flight = trip->late_ns = 0;
     trip->is_open = 1;
     trip->is_alone = kicked_ns != 0;
 }
@@ -182,6 +187,7 @@ int taken(void *ctx)
         trip->is_alone = 0;
     else
         begin(trip, now, is_open(trip) && trip->in_flight ? 0 : kicked_ns);
+    trip->late_ns = between(kicked_ns, now);
     return 0;
 }
 
@@ -230,20 +236,19 @@ static inline u32 served_by_worker(struct process *process)
     return 0;
 }
 
-static inline void depart(struct trip *trip, struct io_key *io, struct bio *bio)
+static inline void depart(struct trip *trip, struct flight *flight)
 {
-    struct flight flight = { .number = trip->number, .thread = io->by.tid };
-    u64 address = (u64)bio;
-
+    flight->number = trip->number;
+    flight->late_ns = trip->late_ns;
+    trip->late_ns = 0;
     __sync_fetch_and_add(&trip->in_flight, 1);
     __sync_fetch_and_add(&trip->ios, 1);
     if (*(volatile u64 *)&trip->ios == 1) {
-        trip->io = *io;
-        trip->ns[2] = bpf_ktime_get_ns();
+        trip->io = flight->io;
+        trip->ns[2] = flight->began_ns;
     } else {
         trip->is_alone = 0;
     }
-    flights.update(&address, &flight);
 }
 
 int asked(void *ctx)
@@ -252,8 +257,10 @@ int asked(void *ctx)
     u64 id = bpf_get_current_pid_tgid(), bytes;
     u32 thread = id, pid = id >> 32;
     struct process *process = processes.lookup(&pid);
+    struct flight flight = {};
+    struct io_key *io = &flight.io;
     struct io_row none = {}, *row;
-    struct io_key io = {};
+    u64 address = (u64)bio;
     struct gendisk *disk;
     struct trip *trip;
     int is_worker, is_unkicked;
@@ -267,22 +274,24 @@ int asked(void *ctx)
         trip = trips.lookup(&thread);
     }
     if (trip) {
-        io.by = trip->io.by;
+        io->by = trip->io.by;
     } else {
-        io.by.vm = pid;
-        io.by.name[0] = NC_WORD('w', 'o', 'r', 'k', 'e', 'r', 's', 0);
+        io->by.vm = pid;
+        io->by.name[0] = NC_WORD('w', 'o', 'r', 'k', 'e', 'r', 's', 0);
     }
     disk = DISK_OF_BIO(bio);
-    NC_COPY(io.device, sizeof(io.device), &disk->disk_name);
+    NC_COPY(io->device, sizeof(io->device), &disk->disk_name);
     bytes = NC_READ(bio, bi_iter.bi_size);
-    io.operation = operation_of(NC_READ(bio, bi_opf), bytes);
+    io->operation = operation_of(NC_READ(bio, bi_opf), bytes);
+    flight.began_ns = bpf_ktime_get_ns();
+    flight.thread = io->by.tid;
     is_unkicked = trip && !is_open(trip);
     if (is_unkicked) {
-        trip->unkicked_ns = bpf_ktime_get_ns();
-        begin(trip, trip->unkicked_ns, 0);
+        trip->unkicked_ns = flight.began_ns;
+        begin(trip, flight.began_ns, 0);
     }
     nc_count_shared(IOS);
-    row = ios.lookup_or_try_init(&io, &none);
+    row = ios.lookup_or_try_init(io, &none);
     if (row) {
         __sync_fetch_and_add(&row->ios, 1);
         __sync_fetch_and_add(&row->bytes, bytes);
@@ -292,28 +301,52 @@ int asked(void *ctx)
         nc_ledger_add(NC_MAP_FULL);
     }
     if (trip)
-        depart(trip, &io, bio);
+        depart(trip, &flight);
+    flights.update(&address, &flight);
     return 0;
 }
 
 /* ---- B4 ---- */
 
+/* What is known of each I/O. */
+static inline void account_flight(struct nc_config *config, struct flight *flight, u64 now)
+{
+    struct stage_key key = { .io = flight->io, .stage = "all" };
+    struct nc_bucket none = {};
+    u64 ns = between(flight->began_ns, now);
+
+    if (nc_may_measure(config)) {
+        key.slot = nc_slot(ns);
+        nc_bucket_add(stages.lookup_or_try_init(&key, &none), ns);
+        if (flight->late_ns) {
+            __builtin_memcpy(key.stage, "kick", 5);
+            key.slot = nc_slot(flight->late_ns);
+            nc_bucket_add(stages.lookup_or_try_init(&key, &none), flight->late_ns);
+        }
+    }
+    nc_measured(config);
+}
+
 int completed(void *ctx)
 {
     struct bio *bio = NC_PARAMETER(0);
-    u64 address = (u64)bio;
+    u64 address = (u64)bio, now;
     struct flight *flight = flights.lookup(&address);
+    struct nc_config *config = nc_config_get();
     struct trip *trip;
 
     /* A bio that was split ends as often as it has parts: the last time ends it. */
     if (!flight || NC_READ(bio, __bi_remaining.counter) > 1)
         return 0;
+    now = bpf_ktime_get_ns();
     trip = trips.lookup(&flight->thread);
     if (trip && trip->number == flight->number) {
         __sync_fetch_and_add(&trip->in_flight, -1);
         if (!*(volatile u64 *)&trip->in_flight)
-            trip->ns[3] = bpf_ktime_get_ns();
+            trip->ns[3] = now;
     }
+    if (config && flight->began_ns > nc_resumed_ns())
+        account_flight(config, flight, now);
     flights.delete(&address);
     return 0;
 }

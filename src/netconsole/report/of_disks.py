@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from netconsole.base import figure
 from netconsole.report.blocks import Heading, Note, ReportBlock, ScaledBar, ScaledPath, TextTable
 from netconsole.snapshot.document import Snapshot, number
-from netconsole.snapshot.guest_io import STAGES, GuestIo, guest_ios
+from netconsole.snapshot.guest_io import EACH, STAGES, GuestIo, guest_ios
 from netconsole.snapshot.machine_figures import MachineFigures, SnapshotRow
 
 PROBE, ON_THE_WAY, LIMITS = "block_path", "virtio_blk", "io_limits"
 _COLUMNS = ("ios", "bytes", "errors", "requeues")
+_STAGES = ("kick", "B2-B3", EACH, "B4-B5", "total")
 _NAMES = {"B1-B2": ("kick", "to QEMU"), "B2-B3": ("QEMU", "to the device"), "B4-B5": ("interrupt", "to the guest")}
 _NO_DEVICE = (
     "Its device on this host is not known: none was asked for as many bytes (the host's page cache, a network disk, a"
@@ -30,9 +31,9 @@ def of_disks(one: MachineFigures) -> Iterator[ReportBlock]:
         yield TextTable(head, lines, frozenset(range(2, len(head))))
     ways = [_way(one, row) for row in one.rows(ON_THE_WAY, "ios") if row.get("vm") == one.name]
     if ways:
-        yield Heading("From its kick to its interrupt (p99 of the I/Os that were alone in flight)")
-        head = ["device", "operation", "thread", "I/Os", "alone", "kick → QEMU", "QEMU → device", "device"]
-        head += ["device → interrupt", "total"]
+        yield Heading("From its kick to its interrupt (p99; * of the I/Os that were alone in flight)")
+        head = ["device", "operation", "thread", "I/Os", "alone", "kick → QEMU", "QEMU → device*", "device"]
+        head += ["device → interrupt*", "total*"]
         yield TextTable(head, ways, frozenset(range(3, len(head))))
     limits = [_limit(one, row) for row in one.rows(LIMITS, "limits") if row.get("vm") == one.name]
     if limits:
@@ -109,9 +110,7 @@ def _way(one: MachineFigures, row: SnapshotRow) -> list[str]:
     """Of one thread of QEMU that asks a device."""
     where = {name: row.get(name) for name in ("device", "operation", "thread", "tid")}
     counts = [figure.count(int(number(row.get(name)) or 0)) for name in ("ios", "timed")]
-    times = [
-        figure.duration(_late(one, ON_THE_WAY, "stages", {**where, "stage": stage})) for stage in (*STAGES, "total")
-    ]
+    times = [figure.duration(_late(one, ON_THE_WAY, "stages", {**where, "stage": stage})) for stage in _STAGES]
     return [*(figure.safe(where[name]) for name in ("device", "operation", "thread")), *counts, *times]
 
 

@@ -18,7 +18,8 @@ from netconsole.snapshot.machine_figures import MachineFigures
 
 BLOCKS, ON_THE_WAY = "block_path", "virtio_blk"
 STAGES = ("B1-B2", "B2-B3", "B3-B4", "B4-B5")
-DEVICE = "B3-B4"
+DEVICE, EACH = "B3-B4", "all"
+"""The device's, of what was alone in flight and of each I/O."""
 OPERATIONS = ("read", "write")
 _VIRTIO_DISK = re.compile("vd[a-z]+")
 _CLOSE = 0.05
@@ -103,6 +104,9 @@ def _stages(one: MachineFigures, place: _DeviceUse, ios: int) -> tuple[dict[str,
     timed = {stage: _times(one, ON_THE_WAY, "stages", {**labels, "stage": stage}) for stage in STAGES}
     if all(_is_near(count, ios) for count, _ in timed.values()):
         return {stage: ns / count for stage, (count, ns) in timed.items()}, device_ns
+    each, each_ns = _times(one, ON_THE_WAY, "stages", {**labels, "stage": EACH})
+    if _is_near(each, ios):
+        return {DEVICE: each_ns / each}, device_ns
     return ({} if device_ns is None else {DEVICE: device_ns + own["queue"][1] / count}), device_ns
 
 

@@ -81,9 +81,9 @@ class Machine:
         self.probe.read()
         return self.probe.row("ios")
 
-    def timed(self) -> int:
+    def timed(self, stage: str = "total") -> int:
         self.probe.read()
-        return sum(one["count"] for one in self.probe.histograms("stages") if one["stage"] == "total")
+        return sum(one["count"] for one in self.probe.histograms("stages") if one["stage"] == stage)
 
 
 def by_another_thread(call: Callable[[], object]) -> None:
@@ -133,6 +133,7 @@ def test_each_stage_takes_as_long_as_it_took(load: Load) -> None:
         assert lies(found[stage]["sum"], elapsed(began, ended)), stage
         assert event[field] == found[stage]["sum"]
     assert sum(found[stage]["sum"] for stage in STAGES) == found["total"]["sum"] == event["total_ns"]
+    assert (found["kick"]["sum"], found["all"]["sum"]) == (found["B1-B2"]["sum"], found["B3-B4"]["sum"])
     assert points[-1][0] <= event["mono_ns"] <= points[-1][1]
 
 
@@ -175,6 +176,7 @@ def test_with_several_threads_a_worker_asks_for_the_only_one_that_waits(load: Lo
     by_another_thread(other)
     machine.raised()
     assert machine.timed() == 3
+    assert machine.timed("all") == 5, "also of those of which it is not known for whom"
     rows = {row["tid"]: row["ios"] for row in machine.probe.rows("ios")}
     assert rows[0] == 2 and sum(rows.values()) == 5
     assert sum(row["without_io"] for row in machine.probe.rows("servers")) == 0
@@ -216,6 +218,47 @@ def test_what_is_not_alone_or_not_kicked_is_counted_and_not_timed(load: Load) ->
     machine.read()
     assert machine.row().items() >= {"ios": 6, "timed": 1}.items()
     assert machine.timed() == 1
+
+
+def test_the_device_is_timed_for_each_of_several_ios_and_the_kick_for_the_first_of_them(load: Load) -> None:
+    """So are those of a second kick, while they are in flight. One that QEMU found without a kick has none."""
+    machine = loaded(load)
+    bios = [machine.bio() for _ in range(4)]
+    kicks: list[tuple[Span, Span]] = []
+    asked: list[Span] = []
+
+    def began(*bios: int) -> None:
+        kicked = machine.kicked()
+        wait(1)
+        kicks.append((kicked, machine.taken()))
+        asked.extend(machine.asked(bio) for bio in bios)
+
+    began(*bios[:2])
+    wait(2)
+    began(bios[2])
+    wait(1)
+    ended = [machine.completed(bio) for bio in reversed(bios[:3])]
+    machine.raised()
+    asked.append(machine.asked(bios[3]))
+    ended.insert(0, machine.completed(bios[3]))
+    machine.raised()
+    assert machine.row().items() >= {"ios": 4, "unkicked": 1, "timed": 0}.items()
+    found = {one["stage"]: one for one in machine.probe.histograms("stages")}
+    assert {stage: one["count"] for stage, one in found.items()} == {"all": 4, "kick": 2}
+    for stage, spans in (("kick", kicks), ("all", [*zip(asked, reversed(ended), strict=True)])):
+        assert lies(found[stage]["sum"], *(elapsed(*span) for span in spans)), stage
+
+
+def test_the_kick_of_a_run_without_an_io_is_not_that_of_the_next_io(load: Load) -> None:
+    machine = loaded(load)
+    machine.kicked()
+    machine.taken()
+    machine.raised()
+    bio = machine.bio()
+    machine.asked(bio)
+    machine.completed(bio)
+    machine.raised()
+    assert (machine.timed("all"), machine.timed("kick")) == (1, 0)
 
 
 @pytest.mark.proves("virtio_blk", "tables.servers.without_io")
@@ -274,7 +317,7 @@ def test_what_began_before_a_rest_is_not_joined_with_what_comes_after_it(load: L
     machine.raised()
     machine.read()
     assert machine.row().items() >= {"ios": 2, "timed": 1}.items()
-    assert machine.timed() == 1
+    assert machine.timed() == machine.timed("all") == machine.timed("kick") == 1
 
 
 def test_an_end_that_was_missed_keeps_no_trip_open_for_ever(load: Load) -> None:
@@ -321,7 +364,7 @@ def test_events_keep_their_limits_and_rows_stay_whole_without_time(load: Load) -
     row, made = machine.row(), machine.probe.ledger()
     assert row["ios"] == row["timed"] == MANY + 301
     assert made["unmeasured"] > 0 and made["breaker"] > 0
-    assert machine.timed() == MANY + 301 - made["unmeasured"]
+    assert machine.timed() + machine.timed("all") == 2 * (MANY + 301) - made["unmeasured"]
 
 
 @pytest.mark.proves("virtio_blk", "ledger.lost")

@@ -59,8 +59,10 @@ def test_the_way_of_its_ios_is_said_by_stage_and_what_was_not_timed_is_unknown()
     """Of two threads; the stages of one were never known, for it always had several I/Os in flight."""
     row = {"vm": "web", "device": "sdb", "operation": "read", "thread": "IO one", "tid": 8}
     rows = [{**row, "ios": 900, "timed": 800}, {**row, "thread": "IO two", "tid": 9, "ios": 70, "timed": 0}]
-    late = {"B1-B2": 1e6, "B2-B3": 2e6, "B3-B4": 3e6, "B4-B5": 4e6, "total": 7e6}
+    late = {"kick": 1e6, "B1-B2": 9e5, "B2-B3": 2e6, "B3-B4": 2e6, "all": 3e6, "B4-B5": 4e6, "total": 7e6}
     stages = [{"unit": "ns", "count": 800, "p99": ns, "labels": {**row, "stage": stage}} for stage, ns in late.items()]
+    always = {**row, "thread": "IO two", "tid": 9}
+    stages.append({"unit": "ns", "count": 70, "p99": 5e6, "labels": {**always, "stage": "all"}})
     stages += [{"unit": "ns", "count": 1, "p99": 9e9, "labels": {**row, "vm": "db", "stage": "total"}}]
     probe = {
         "status": "attached",
@@ -70,7 +72,7 @@ def test_the_way_of_its_ios_is_said_by_stage_and_what_was_not_timed_is_unknown()
     assert tables(snapshot(virtio_blk=probe)) == [
         [
             ["sdb", "read", "IO one", "900", "800", "1 ms", "2 ms", "3 ms", "4 ms", "7 ms"],
-            ["sdb", "read", "IO two", "70", "0", "–", "–", "–", "–", "–"],
+            ["sdb", "read", "IO two", "70", "0", "–", "–", "5 ms", "–", "–"],
         ]
     ]
 
@@ -107,6 +109,7 @@ def seen_by_both(timed: int) -> tuple[Snapshot, Snapshot]:
         {"unit": "ns", "count": timed, "sum": timed * ns, "labels": {**row, "stage": stage}}
         for stage, ns in STAGES.items()
     ]
+    stages.append({"unit": "ns", "count": 100, "sum": 100 * STAGES["B3-B4"], "labels": {**row, "stage": "all"}})
     probe = {
         "status": "attached",
         "tables": {"ios": [{**row, "ios": 100, "bytes": 409_600, "timed": timed}]},
@@ -133,7 +136,7 @@ def test_the_way_of_a_guests_ios_is_drawn_from_its_queue_to_the_hosts_device_and
 
 def test_where_several_ios_are_in_flight_qemu_is_in_the_rest() -> None:
     lines = said(*seen_by_both(timed=10))
-    assert lines[1] == "vda: 100 reads, 100 on this host at sdb: virtualisation is 79.2 %."
+    assert lines[1] == "vda: 100 reads, 100 on this host at sdb: virtualisation is 75 %."
     assert [line.split("  ")[0].strip() for line in lines[2:-1]] == ["queue", "queue, limit", "device", "rest"]
     assert "and QEMU, which is divided where nearly each I/O is alone in flight" in lines[-1]
 

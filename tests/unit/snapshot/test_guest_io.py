@@ -102,16 +102,21 @@ def test_the_stages_and_the_rest_are_what_the_guest_has_waited_for() -> None:
 
 
 def test_where_several_are_in_flight_the_device_and_its_queue_are_told_from_the_rest() -> None:
-    """Their stages are of the few that were alone: they are not said of the others."""
+    """Their stages are of the few that were alone: they are not said of the others. The device's is known of each."""
     guest = snapshot(block_path=blocks(GUEST, ("vda", "write", 100, {"device": 5000.0})))
     below = blocks({"vm": VM}, ("sdb", "write", 100, {"device": 2000.0, "queue": 500.0}))
-    host = snapshot(virtio_blk=on_the_way(("sdb", "write", 100, 20, MEANS)), block_path=below)
+    ways = on_the_way(("sdb", "write", 100, 20, MEANS))
+    host = snapshot(virtio_blk=ways, block_path=below)
     found = only(host, guest)
     assert found.stages_ns == {"B3-B4": 2500.0} and found.device_ns == 2000.0
     assert found.rest_ns == 2500.0 and found.virtualisation_pct == 50.0
     assert found.queue_ns is None, "no insert was seen in the guest"
     without = snapshot(block_path=below)
     assert only(without, guest).stages_ns == found.stages_ns, "virtio_blk cannot run everywhere"
+    each = timed({**QEMU, "device": "sdb", "operation": "write", "stage": "all"}, 100, 2600.0)
+    ways["histograms"]["stages"]["by"].append(each)
+    found = only(snapshot(virtio_blk=ways, block_path=below), guest)
+    assert found.stages_ns == {"B3-B4": 2600.0} and found.device_ns == 2000.0, "a limit is before the device's queue"
 
 
 def test_a_device_without_requests_has_its_whole_time() -> None:
