@@ -45,6 +45,7 @@ if [ "$purpose" = test ]; then
     need xz-utils xz command -v xz
     need tmux tmux command -v tmux
     need openssh-server openssh-server test -x /usr/sbin/sshd
+    need dmsetup device-mapper test -x /usr/sbin/dmsetup
     need fish fish command -v fish
     need tcsh tcsh command -v tcsh
     need nftables nftables command -v nft

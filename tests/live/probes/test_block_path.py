@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.telemetry.histogram import percentile
-from tests.support.live.disks import PAGE, Books, Disk, loop, null_block
+from netconsole.telemetry.frames import Buckets
+from netconsole.telemetry.histogram import add, percentile
+from tests.support.live.disks import PAGE, Books, Disk, delayed, loop, null_block
 from tests.support.live.measurement import SEEN, Measurement, Row
 from tests.support.live.network import IS_EMULATED
 
 PROBE = "block_path"
 FEW = 40
 COMPLETES_NS = 2_000_000
+SLOWLY_NS, DELAY_MS = 20_000_000, 100
+"""So long that an emulated machine's own delays are within a quarter of it."""
+CLOSE = 0.25
+AT_ONCE = 8
 VM = f"made-of-disks-{os.getpid()}"
 
 
@@ -192,6 +197,43 @@ def test_a_device_of_two_milliseconds(asked: Measurement, scheduler: str) -> Non
         [device] = asked.rows(PROBE, "devices", device=disk.name)
         assert row.counts["ios"] == 16 and device.counts["started"] == FEW + 16
         assert 1 <= (device.gauges["most"] or 0) <= 8 and (IS_EMULATED or device.gauges["most"] == 8)
+
+
+def time_of(asked: Measurement, disk: Disk, stage: str) -> Buckets:
+    """Of all reads since ``begin``, whoever asked."""
+    return add(one.total for one in asked.histograms(PROBE, "times", device=disk.name, operation="read", stage=stage))
+
+
+@pytest.mark.proves("block_path", "histograms.times.stage")
+def test_a_read_that_a_full_device_does_not_take_yet_is_in_its_queue(asked: Measurement) -> None:
+    """It takes one at a time: of eight that come at once each waits for those before it."""
+    with null_block(SLOWLY_NS, "mq-deadline", depth=1) as disk:
+        Path(f"/sys/block/{disk.name}/queue/nr_requests").write_text("64")
+        asked.set(PROBE, device=disk.name)
+        asked.begin()
+        pid = disk.ask("apart", 1)
+        row = row_of(asked, disk, pid, "read")
+        if has_ended(asked, row, AT_ONCE) < AT_ONCE:
+            pytest.skip("cannot run here: not each end was seen")
+        queue, device = time_of(asked, disk, "queue"), time_of(asked, disk, "device")
+        mean_ns = device.sum / device.count
+        assert queue.count == device.count == row.counts["ios"] and (device.min or 0) >= SLOWLY_NS
+        assert queue.sum == pytest.approx(sum(range(AT_ONCE)) * mean_ns, rel=CLOSE)
+
+
+@pytest.mark.proves("block_path", "histograms.times.stage")
+def test_a_level_that_holds_reads_back_is_told_from_the_device_below_it(asked: Measurement) -> None:
+    with null_block(SLOWLY_NS, "none") as lower, delayed(lower, DELAY_MS) as upper:
+        asked.set(PROBE, device="")
+        asked.begin()
+        pid = upper.ask("read", AT_ONCE)
+        row = row_of(asked, upper, pid, "read")
+        whole, below = time_of(asked, upper, "whole"), time_of(asked, lower, "device")
+        print(row, whole, below)
+        assert row.counts["ios"] == has_ended(asked, row, AT_ONCE)
+        held_ns = whole.sum / whole.count - below.sum / below.count
+        assert held_ns == pytest.approx(DELAY_MS * 1_000_000, rel=CLOSE)
+        assert (below.min or 0) >= SLOWLY_NS and below.sum / below.count < DELAY_MS * 1_000_000 / 2
 
 
 def test_books_are_subtracted() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,9 +156,13 @@ def loop(file: Path, size: int = 8 << 20, *, direct: bool = True) -> Iterator[Di
 
 
 @contextmanager
-def null_block(completes_ns: int, scheduler: str) -> Iterator[Disk]:
-    """A device that completes each request so long after it was issued, by a timer. Skips where there is none."""
-    _need("null_blk", "irqmode=2", f"completion_nsec={completes_ns}", "nr_devices=1", "submit_queues=1")
+def null_block(completes_ns: int, scheduler: str, depth: int = 64) -> Iterator[Disk]:
+    """A device that completes each request so long after it was issued, by a timer. It takes ``depth`` of them at once.
+
+    Skips where there is none.
+    """
+    settings = ("irqmode=2", f"completion_nsec={completes_ns}", f"hw_queue_depth={depth}")
+    _need("null_blk", "nr_devices=1", "submit_queues=1", *settings)
     try:
         disk = Disk("nullb0")
         Path(f"/sys/block/{disk.name}/queue/scheduler").write_text(scheduler)
@@ -166,9 +171,26 @@ def null_block(completes_ns: int, scheduler: str) -> Iterator[Disk]:
         subprocess.run(["modprobe", "--remove", "null_blk"], check=True)
 
 
+@contextmanager
+def delayed(below: Disk, ms: int) -> Iterator[Disk]:
+    """A device without requests (dm-delay) that passes I/Os on to this one after so long. Skips where there is none."""
+    dmsetup = shutil.which("dmsetup", path="/usr/sbin:/sbin:/usr/bin")
+    if dmsetup is None:
+        pytest.skip("cannot run here: there is no dmsetup (Debian package dmsetup)")
+    _need("dm-delay")
+    name, sectors = f"netconsole-{os.getpid()}", Path(f"/sys/block/{below.name}/size").read_text().strip()
+    table = f"0 {sectors} delay /dev/{below.name} 0 {ms}"
+    subprocess.run([dmsetup, "create", "--noudevsync", name, "--table", table], check=True)
+    try:
+        known = [dmsetup, "info", "--columns", "--noheadings", "--options", "blkdevname", name]
+        yield Disk(subprocess.run(known, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
+    finally:
+        subprocess.run([dmsetup, "remove", "--noudevsync", "--retry", name], check=True)
+
+
 def _need(module: str, *settings: str) -> None:
     done = subprocess.run(["modprobe", module, *settings], stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode and not Path(f"/sys/module/{module}").exists():
+    if done.returncode and not Path(f"/sys/module/{module.replace('-', '_')}").exists():
         pytest.skip(f"cannot run here: this kernel has no {module}")
 
 

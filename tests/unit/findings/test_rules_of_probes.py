@@ -557,6 +557,7 @@ def test_what_a_block_device_fails_refuses_and_puts_back() -> None:
 
 
 FLUSHED: dict[str, frames.Label] = {**ASKED, "operation": "flush", "stage": "whole"}
+PASSED_ON: dict[str, frames.Label] = {**ASKED, "device": "dm-3", "stage": "whole"}
 LIMITED: dict[str, frames.Label] = {"vm": "web-07", "device": "sdb", "what": "reads", "group": "/machine/web-07"}
 
 
@@ -585,7 +586,7 @@ def test_a_late_transmit_queue_has_the_command_that_names_its_shaper() -> None:
     assert [line.replace("'", "") for line in found.commands] == ["tc -s qdisc show dev vnet7"]
 
 
-@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue,whole+flush}")
+@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue,whole+flush,whole+read}")
 @pytest.mark.proves("fs_path", "findings.times.p99.!.{read,fsync}")
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
 @pytest.mark.proves("local_path", "findings.crossing.p99.!")
@@ -609,6 +610,7 @@ def test_a_late_transmit_queue_has_the_command_that_names_its_shaper() -> None:
         ("block_path", "times", {**ASKED, "stage": "device"}, 200, None, "!", "sdb: slow device"),
         ("block_path", "times", {**ASKED, "stage": "queue"}, 200, None, "!", "sdb: its queue grows"),
         ("block_path", "times", FLUSHED, 200, None, "!", "sdb: writes its cache out slowly"),
+        ("block_path", "times", PASSED_ON, 200, None, "!", "dm-3: slow, with all that is below it"),
         (
             "virtio_blk",
             "stages",
@@ -646,7 +648,7 @@ def test_what_is_late_for_one_in_a_hundred(
     said(of_percentile(probe, name, labels, limit_ms * MS * 115 // 100), beyond, word)
 
 
-@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue,whole+flush}")
+@pytest.mark.proves("block_path", "findings.times.p99.!.{device,queue,whole+flush,whole+read}")
 @pytest.mark.proves("fs_path", "findings.times.p99.!.{read,fsync}")
 @pytest.mark.proves("host_path", "findings.crossing.p99.!")
 @pytest.mark.proves("local_path", "findings.crossing.p99.!")
@@ -664,6 +666,7 @@ def test_what_is_late_for_one_in_a_hundred(
         ("block_path", "times", {**ASKED, "stage": "device"}, 20, "sdb: slow device"),
         ("block_path", "times", {**ASKED, "stage": "queue"}, 20, "sdb: its queue grows"),
         ("block_path", "times", FLUSHED, 20, "sdb: writes its cache out slowly"),
+        ("block_path", "times", PASSED_ON, 20, "dm-3: slow, with all that is below it"),
         ("virtio_blk", "stages", {**TRIP, "stage": "kick"}, 1, "web-07: QEMU's thread for its disks"),
         ("virtio_blk", "stages", {**TRIP, "stage": "B2-B3"}, 5, "web-07: QEMU holds its I/O back"),
         ("fs_path", "times", {**CALLS, "call": "write"}, 20, "sdb: qemu waits, 1 write in 100"),

@@ -115,6 +115,11 @@ def said(verdicts: Verdicts, cause: str, **answer: Any) -> str | None:
             {"adds": "sda", "below": "sda", "adds_ms": 20.1, "mean_ms": 22.4, "stack": "dm-0 (LVM) > sda (disk)"},
             "sda adds 20.1 of 22.4 ms an I/O (dm-0 (LVM) > sda (disk))",
         ),
+        (
+            "disk-level-slow",
+            {"adds": "dm-1", "below": "sda", "adds_ms": 20.1, "mean_ms": 22.4, "stack": "dm-1 (dm-crypt) > sda (disk)"},
+            "dm-1 adds 20.1 of 22.4 ms an I/O (dm-1 (dm-crypt) > sda (disk))",
+        ),
         ("disk-slow", {"adds": "sda", "below": None, "adds_ms": 20.1, "mean_ms": 20.1, "stack": "sda (disk)"}, None),
         ("qdisc-drops", {"kind": "htb", "classes": 2}, "a queue of its htb is full, or lets no more through"),
         (
