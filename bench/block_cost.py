@@ -1,16 +1,18 @@
 """Measures what block_path costs those who ask a block device: with and without it, in turn.
 
 The device is null_blk where there is one, else a loop device over a file in memory. One process keeps 64 reads of 4 kB
-in flight. Prints the reads per second of each window by the kernel's own books, and the ratio of a window with the
-probe to the mean of the windows without it before and after; then the kernel's nanoseconds per run of each program,
-from another window. Where bpftrace is installed, it takes turns: as biolatency does (a histogram), and as biosnoop does
-(a line for each I/O). Its scripts of these names ask functions of the kernel, which not every kernel lets them; here it
-asks tracepoints, as block_path does. Checks nothing.
+in flight, as fast as they come, or with ``--per-s`` asks for so many a second, as of a device that does no more. Prints
+the reads per second of each window by the kernel's own books, and the ratio of a window with the probe to the mean of
+the windows without it before and after; then the kernel's nanoseconds per run of each program, from another window.
+Where bpftrace is installed, it takes turns: as biolatency does (a histogram), and as biosnoop does (a line for each
+I/O). Its scripts of these names ask functions of the kernel, which not every kernel lets them; here it asks
+tracepoints, as block_path does. Checks nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import statistics
 import subprocess
@@ -47,8 +49,9 @@ RIVALS = {
         (nsecs - @issued[args->dev, args->sector]) / 1000); delete(@issued[args->dev, args->sector]); }""",
 }
 LOAD = """
-import ctypes, mmap, os, struct, sys
+import ctypes, mmap, os, struct, sys, time
 device, depth, PAGE = sys.argv[1], int(sys.argv[2]), 4096
+pause_s, due_s = depth / float(sys.argv[3]), time.monotonic()
 libc, file, page = ctypes.CDLL(None, use_errno=True), os.open(device, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, PAGE)
 setup, submit, get = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}[os.uname().machine]
 context, start = ctypes.c_ulong(), ctypes.addressof(ctypes.c_char.from_buffer(page))
@@ -59,6 +62,9 @@ pointers = (ctypes.c_void_p * depth)(*[ctypes.addressof(one) for one in reads])
 events = ctypes.create_string_buffer(32 * depth)
 while libc.syscall(submit, context, depth, pointers) == depth:
     assert libc.syscall(get, context, depth, depth, events, None) == depth
+    due_s = max(due_s + pause_s, time.monotonic())
+    while time.monotonic() < due_s:
+        pass
 """
 
 
@@ -72,8 +78,8 @@ def device(directory: Path) -> Iterator[Disk]:
 
 
 @contextmanager
-def load(disk: Disk) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", LOAD, f"/dev/{disk.name}", "64"])
+def load(disk: Disk, per_s: float) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", LOAD, f"/dev/{disk.name}", "64", str(per_s)])
     try:
         yield
     finally:
@@ -141,14 +147,15 @@ def programs(disk: Disk) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.parse_args()
+    parser.add_argument("--per-s", type=float, default=math.inf, help="reads a second. Default: all that there can be")
+    arguments = parser.parse_args()
     memory = Path("/dev/shm")
     with (
         tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory,
         device(Path(directory)) as disk,
     ):
         print(f"device: {disk.name}")
-        with load(disk):
+        with load(disk, arguments.per_s):
             time.sleep(WINDOW_S)
             turns(disk, PROBE, lambda: probe(disk))
             for name, program in RIVALS.items() if shutil.which(BPFTRACE) else ():
