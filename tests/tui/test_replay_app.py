@@ -141,6 +141,19 @@ async def test_it_steps_and_seeks(recording: Path) -> None:
         await one.until(at(0))
 
 
+async def test_the_page_of_a_vm_is_of_all_up_to_the_moment_that_is_shown(recording: Path) -> None:
+    async with replaying(recording) as one:
+        await one.press("right_curly_bracket")
+        await one.until(at(60))
+        one.app._open_vm("web-07")
+        await one.shows("VM web-07", "T09:00:59Z, 59 s, profile summary")
+        one.session.step(1)
+        await one.shows("T09:01:00Z, 60 s, profile summary")
+        one.session.seek_by(-20)
+        there = await one.until(at(40))
+        await one.shows(f"T09:00:{there.at_s:.0f}Z, {there.at_s:.0f} s, profile summary")
+
+
 async def test_it_goes_to_a_time_that_is_typed(recording: Path) -> None:
     async with replaying(recording) as one:
         await one.press("t")

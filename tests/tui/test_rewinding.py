@@ -69,6 +69,14 @@ def drops_in_all(text: str) -> str:
     return text.partition("packets/s, ")[2].partition(" in total")[0]
 
 
+async def test_the_page_of_a_vm_is_as_of_then() -> None:
+    async with watching((120, 40)) as one:
+        await one.press("left_square_bracket")
+        one.app._open_vm("web-07")
+        text = await one.settled()
+        assert "VM web-07" in text and "T09:00:29Z, 29 s, profile" in text
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_what_was_is_shown_as_of_then_and_never_taken_for_now(size: tuple[int, int]) -> None:
     async with watching(size) as one:

@@ -374,7 +374,8 @@ class ConsoleApp(HostApp):
     def _open_vm(self, vm: str) -> None:
         from netconsole.tui.screens.pages.vm import VmScreen
 
-        self.push_screen(VmScreen(vm, self.take_of_vm(), is_replayed=self.session.kind == "recorded"))
+        is_past = self.session.kind == "recorded" or self.watched.rewinding.place is not None
+        self.push_screen(VmScreen(vm, self.take_of_vm(), is_replayed=is_past))
         self.call_later(self.run_action, "redraw")
 
     def action_copy(self) -> None:

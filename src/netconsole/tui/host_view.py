@@ -225,9 +225,14 @@ class WatchedHost:
             return whole_snapshot(state, self.manifests, self.profile, since, log, facts, note, actions, line)
 
     def taker(self) -> Callable[[builder.Totals], Snapshot]:
-        """Takes snapshots one after another, for which facts are read once."""
+        """Takes snapshots one after another, for which facts are read once. Of the past: all up to what is shown."""
         facts = cache(lambda: self.read_facts() if self.read_facts is not None else {})
-        return lambda since: self.take(since, None, facts())
+        place = self.rewinding.place
+        if place is None:
+            return lambda since: self.take(since, None, facts())
+        state, log, actions = place.state, tuple(place.findings.log), tuple(place.actions)
+        begin = builder.totals_at_start(state)
+        return lambda _: whole_snapshot(state, self.manifests, self.profile, begin, log, facts(), actions=actions)
 
 
 def watched_run(live: LiveRun, remembered: Remembered | None = None) -> WatchedHost:

@@ -21,14 +21,15 @@ _TONES: dict[str, Tone] = {"!!": "act", "! ": "look", "? ": "dim"}
 
 
 class VmScreen(OverScreen):
-    """It is made anew every few intervals, of these alone; of a recording, of all up to where it is played."""
+    """It is made anew every few intervals, of these alone; of the past, of all up to what is shown, when that moves."""
 
     def __init__(self, vm: str, take: Callable[[builder.Totals], Snapshot], is_replayed: bool) -> None:
         """``take`` makes a snapshot of what was counted since a mark; in a thread."""
         super().__init__()
         self._vm, self._take, self._is_replayed = vm, take, is_replayed
         self._mark: builder.Totals | None = None
-        self._until = 0
+        self._begun = -1
+        """The interval of the mark; of a recording, that of the page."""
         self._is_busy = False
         self._lines: list[Line] = []
 
@@ -45,10 +46,11 @@ class VmScreen(OverScreen):
         if self._is_busy:
             return
         seen = scene.state.collector.intervals
-        if self._mark is None:
-            is_first = self._is_replayed and not self._lines
-            self._mark, self._until = builder.totals(scene.state), seen + (0 if is_first else INTERVALS)
-        if seen >= self._until:
+        is_due = seen >= self._begun + INTERVALS
+        if self._mark is None or self._is_replayed:
+            is_due = self._is_replayed and seen != self._begun
+            self._mark, self._begun = builder.totals(scene.state), seen
+        if is_due:
             self._is_busy, mark = True, self._mark
             self._mark = None
             in_thread(self, lambda: self._make(mark), self._failed)
