@@ -5,8 +5,8 @@ from typing import Any, Dict
 
 CAUSE_S = 10.0
 """Of why something is wrong: nobody looks at an empty screen meanwhile, and a host in trouble answers late."""
-_NETWORK = ("backlog", "bridge_port", "conntrack", "firewall", "fragments", "neighbour", "ovs_rule", "programs",
-            "queue", "route", "settings", "sockets", "stranger")  # fmt: skip
+_NETWORK = ("backlog", "bridge_loop", "bridge_port", "conntrack", "firewall", "fragments", "neighbour", "ovs_rule",
+            "programs", "queue", "route", "settings", "sockets", "stranger")  # fmt: skip
 """Those whose module is in `net`."""
 KNOWN: Dict[str, float] = {
     **dict.fromkeys(_NETWORK, CAUSE_S),

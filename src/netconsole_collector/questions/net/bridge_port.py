@@ -37,9 +37,9 @@ def _looked_up(device: str, target: str) -> Json:
     with RouteSocket() as routes:
         link = routes.link(device)
         bridge = routes.link_at(link.whole(MASTER) or 0) if link is not None else None
-        if link is None or bridge is None or not _is_port(link, bridge):
+        if link is None or bridge is None or not is_port(link, bridge):
             return dict.fromkeys(("bridge", "state", "wait_s", "is_isolated", "has_vlans"))
-        others = [one for one in routes.links() if one.number != link.number and _is_port(one, bridge)]
+        others = [one for one in routes.links() if one.number != link.number and is_port(one, bridge)]
         port, of_bridge = _port(link), dict(attributes(bridge.info.get(_INFO_DATA, b""), 0))
         is_back = not any(port.get(_HAIRPIN, b"")) and _entry(routes, bridge, target) == link.number
     timer = port.get(_TIMER, b"")
@@ -76,7 +76,8 @@ def _entry(routes: RouteSocket, bridge: Interface, mac: str) -> Optional[int]:
     return found.pop() if len(found) == 1 else None
 
 
-def _is_port(link: Interface, bridge: Interface) -> bool:
+def is_port(link: Interface, bridge: Interface) -> bool:
+    """Whether a device is a port of this bridge."""
     kind = link.info.get(_SLAVE_KIND, b"").rstrip(b"\0")
     return link.whole(MASTER) == bridge.number and kind == b"bridge"
 
