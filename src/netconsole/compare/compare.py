@@ -48,7 +48,7 @@ from netconsole.compare.metrics import (
     flatten,
     metric_key,
 )
-from netconsole.compare.places import changed_mirror, changed_places
+from netconsole.compare.places import changed_machines, changed_mirror, changed_places
 from netconsole.compare.pseudonyms import NAMES, WHY, DifferingNames, differing_names
 from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
@@ -93,7 +93,8 @@ def compare(
     before = [flatten(snapshot, manifests) for snapshot in baseline]
     compared = compare_metrics(flatten(current, manifests), before, names)
     places = changed_places(current, baseline, manifests)
-    return msgspec.structs.replace(compared, drop_places=places, mirror=changed_mirror(current, baseline))
+    mirror, machines = changed_mirror(current, baseline), changed_machines(current, baseline)
+    return msgspec.structs.replace(compared, drop_places=places, mirror=mirror, machines=machines)
 
 
 def compare_metrics(now: Metrics, before: Sequence[Metrics], names: Sequence[str] = ()) -> Comparison:

@@ -121,6 +121,15 @@ class MirrorChange(msgspec.Struct, frozen=True):
     """Where most of it was, now."""
 
 
+class MachineChange(msgspec.Struct, frozen=True):
+    """A VM that something else caps than before, in the words of its page. ``is_capped``: now."""
+
+    vm: str
+    is_capped: bool
+    baseline: str
+    current: str
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A whole comparison. ``compared`` is the number of metrics that were compared."""
 
@@ -138,6 +147,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Where packets died, then and now; null where nobody looked."""
     mirror: list[MirrorChange] | None = None
     """The ledger of the mirror, then and now; null where the current snapshot has none."""
+    machines: list[MachineChange] = []
+    """The VMs that something else caps than in the newest snapshot of the baseline."""
 
     @property
     def exit_code(self) -> int:

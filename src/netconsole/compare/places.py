@@ -1,4 +1,5 @@
-"""Where packets died, then and now: each place with its rate in the baseline and in the current snapshot."""
+"""Then and now: where packets died, each place with its rate in the baseline and in the current snapshot; what passed
+each stage of a mirror; and what caps each VM."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
 from netconsole.compare.comparable import other_filters
-from netconsole.compare.document import MirrorChange, PlaceChange
+from netconsole.compare.document import MachineChange, MirrorChange, PlaceChange
 from netconsole.compare.labels import Names
 from netconsole.compare.pseudonyms import differing_names
 from netconsole.probes.manifest import Manifest
+from netconsole.snapshot.caps import Cap, caps, verdict
 from netconsole.snapshot.document import MEASURED, DropPlaceData, Snapshot
+from netconsole.snapshot.machine_figures import MachineFigures, machines
 from netconsole.snapshot.mirror_ledger import MIRROR
 
-MAX_PLACES = 50
+MAX_PLACES, MAX_MACHINES = 50, 200
 _PROCESS_ID = re.compile(r"(?:/\d+| \(\d+\))(?= |$)")
 _NETNS = re.compile(r"(?<=netns )\S+?(?=\)?$)")
 
@@ -82,6 +85,21 @@ def changed_mirror(current: Snapshot, baseline: Sequence[Snapshot]) -> list[Mirr
             before = _mean([one.lost_per_s for one in past])
             found.append(MirrorChange(now.stage, True, before, now.lost_per_s, now.where))
     return found
+
+
+def changed_machines(current: Snapshot, baseline: Sequence[Snapshot]) -> list[MachineChange]:
+    """The VMs that something else caps than in the newest snapshot of the baseline, those that are capped now first."""
+    before = max(baseline, key=lambda one: one.created)
+    found = []
+    for name in sorted({*machines(current)} & {*machines(before)})[:MAX_MACHINES]:
+        then, now = _verdict_of(before, name), _verdict_of(current, name)
+        if then.name != now.name:  # of one that nothing caps the name is empty
+            found.append(MachineChange(name, now.state == "caps", then.text, now.text))
+    return sorted(found, key=lambda one: not one.is_capped)
+
+
+def _verdict_of(snapshot: Snapshot, name: str) -> Cap:
+    return verdict(caps(MachineFigures(snapshot, name)))
 
 
 def _looking(snapshot: Snapshot) -> set[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from netconsole.base import figure
-from netconsole.compare.document import Comparison, Condition, Finding, Side, said
+from netconsole.compare.document import Comparison, Condition, Finding, MachineChange, Side, said
 from netconsole.compare.pseudonyms import NAMES
 from netconsole.report.blocks import (
     Document,
@@ -53,6 +53,11 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         blocks += [Heading("Findings"), _table(certain)]
     if comparison.findings_omitted:
         blocks.append(Note(f"{comparison.findings_omitted} more findings are in the JSON document."))
+    if comparison.machines:
+        blocks += [
+            Heading("VMs that something else caps than before"),
+            SummaryLines([*map(_capped, comparison.machines)]),
+        ]
     blocks += mirror_then_and_now(comparison)
     blocks += where_packets_died(comparison)
     blocks.append(Heading("Changed configuration"))
@@ -171,6 +176,10 @@ def _causes(comparison: Comparison) -> Iterator[SummaryLine]:
     for one in causes[:MAX_CAUSES]:
         text = f"{one.fact}: {_value(one.baseline)} before, {_value(one.current)} now"
         yield SummaryLine("cause?", f"{text}; it may explain finding {_numbers(one.may_explain)}")
+
+
+def _capped(one: MachineChange) -> SummaryLine:
+    return SummaryLine("!!" if one.is_capped else "ok", f"{one.vm}: {one.current}", f"Before: {one.baseline}")
 
 
 def _changed(findings: list[Finding]) -> Iterator[SummaryLine]:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from netconsole.compare.compare import compare
 from netconsole.compare.labels import Names
-from netconsole.compare.places import changed_places, stable
+from netconsole.compare.places import changed_machines, changed_places, stable
 from netconsole.snapshot.document import Snapshot
 from tests.support import made_up
 
@@ -99,3 +100,24 @@ def test_a_place_is_the_same_after_another_boot() -> None:
     assert stable("UDP port 53 of dnsmasq/123", names) == "UDP port 53 of dnsmasq"
     assert stable("nginx (77) here", names) == "nginx here"
     assert stable("port 53 (netns blue)", names) == "port 53 (netns blue)"
+
+
+def of_machine(created: str, **vms: bool) -> Snapshot:
+    """A snapshot with these VMs; some are stopped."""
+    rows = [{"vm": name, "process": name, "stopped": int(stopped), "cpu_ns": 0} for name, stopped in vms.items()]
+    probe = {"status": "attached", "tables": {"machines": rows}}
+    document = made_up.document(1, samples=20)
+    document["probes"]["vm_states"] = probe
+    return msgspec.convert({**document, "created": created}, Snapshot)
+
+
+def test_a_vm_that_something_else_caps_than_before_is_told_with_both() -> None:
+    old, newer = of_machine("2026-11-01T00:00:00Z", web=True), of_machine("2026-11-02T00:00:00Z", web=False, db=True)
+    now = of_machine("2026-11-03T00:00:00Z", web=True, db=False, new=True)
+    stopped = "it is stopped: its QEMU process gets no CPU (SIGSTOP)"
+    web, db = changed_machines(now, [newer, old])
+    assert (web.vm, web.is_capped, web.current) == ("web", True, stopped)
+    assert (db.vm, db.is_capped, db.baseline) == ("db", False, stopped)
+    assert web.baseline.startswith("nothing that was measured caps it") and db.current == web.baseline
+    assert not changed_machines(now, [old]), "what capped it caps it still"
+    assert [one.vm for one in compare(now, [newer]).machines] == ["web", "db"]

@@ -203,9 +203,13 @@ def test_the_order_of_its_parts() -> None:
         conditions=[{"condition": "c", "unit": "", "low": 1.0, "high": 1.0, "current": 1.0}],
         not_comparable=[{"metric": "m", "why": "w"}],
         drop_places=[place],
+        machines=[{"vm": "web", "is_capped": True, "baseline": "nothing", "current": "a shaper"}],
     )
+    (vm,) = below("What caps VMs, where that changed", found)
+    assert vm == SummaryLines([SummaryLine("!!", "web: a shaper", "Before: nothing")])
     assert headings(found) == [
-        "Verdict", "Findings", "Where packets died", "Changed configuration", "Conditions",
+        "Verdict", "Findings", "What caps VMs, where that changed", "Where packets died", "Changed configuration",
+        "Conditions",
         "Large changes that may be chance", "Not compared",
     ]  # fmt: skip
     bars = [ScaledBar("then", "", 1.0, "1 us"), ScaledBar("now", "", 1500.0, "1.50 ms")]
