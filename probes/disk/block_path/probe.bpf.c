@@ -113,7 +113,7 @@ static inline struct flight *free_entry(struct nc_config *config, u64 address)
 #define DEVICE_SETS 32
 struct device_row {
     u64 name[4];
-    u64 started, in_flight, most;
+    u64 started, in_flight, most, full;
     u64 disk;
 };
 struct device_set {
@@ -149,7 +149,7 @@ static inline struct device_row *device_of(struct nc_config *config, u64 disk, u
     if (free >= WAYS)
         return NULL;
     row = &set->way[WAY_OF(config, free)];
-    row->started = row->most = 0;
+    row->started = row->most = row->full = 0;
     row->name[0] = name[0];
     row->name[1] = name[1];
     row->name[2] = name[2];
@@ -256,9 +256,18 @@ static inline struct io_row *count_io(struct io_key *io, u64 bytes)
     return row;
 }
 
-static inline void takes_off(struct nc_config *config, struct flight *flight)
+/* So many requests the device has at once (0: it has none). Who asks for more waits for one before any tracepoint. */
+static inline u64 room_of(struct request *request)
+{
+    struct request_queue *queue = NC_GET(request, q);
+
+    return (u64)NC_GET(queue, nr_requests) * NC_GET(queue, nr_hw_queues);
+}
+
+static inline void takes_off(struct nc_config *config, struct flight *flight, u64 room)
 {
     struct device_row *device = device_of(config, flight->disk, flight->io.device);
+    u64 in_flight;
 
     if (!device) {
         nc_ledger_add(NC_MAP_FULL);
@@ -266,8 +275,11 @@ static inline void takes_off(struct nc_config *config, struct flight *flight)
     }
     __sync_fetch_and_add(&device->started, 1);
     __sync_fetch_and_add(&device->in_flight, 1);
-    if (*(volatile u64 *)&device->in_flight > device->most)
-        device->most = *(volatile u64 *)&device->in_flight;
+    in_flight = *(volatile u64 *)&device->in_flight;
+    if (in_flight > device->most)
+        device->most = in_flight;
+    if (room && in_flight >= room)
+        __sync_fetch_and_add(&device->full, 1);
 }
 
 static inline void lands(struct nc_config *config, struct flight *flight)
@@ -280,7 +292,7 @@ static inline void lands(struct nc_config *config, struct flight *flight)
 }
 
 /* One at this address whose end was not seen gives way. */
-static inline struct flight *begin(struct nc_config *config, u64 address, struct flight *flight)
+static inline struct flight *begin(struct nc_config *config, u64 address, struct flight *flight, u64 room)
 {
     struct flight *entry = entry_of(config, address);
 
@@ -300,7 +312,7 @@ static inline struct flight *begin(struct nc_config *config, u64 address, struct
         nc_ledger_add(NC_JOIN_MISSED);
         return NULL;
     }
-    takes_off(config, entry);
+    takes_off(config, entry, room);
     return entry;
 }
 
@@ -422,7 +434,7 @@ int bio_queued(struct bpf_raw_tracepoint_args *ctx)
         flight.began_ns = bpf_ktime_get_ns();
         flight.sector = NC_GET(bio, bi_iter.bi_sector);
         flight.disk = disk_number(flight.io.device);
-        begin(config, nc_number_of(config, bio), &flight);
+        begin(config, nc_number_of(config, bio), &flight, 0);
     }
     return 0;
 }
@@ -559,7 +571,7 @@ int started(struct bpf_raw_tracepoint_args *ctx)
     if (!flight.bytes)
         flight.began_ns = bpf_ktime_get_ns();
     flight.disk = disk_number(flight.io.device);
-    begin(config, nc_number_of(config, request), &flight);
+    begin(config, nc_number_of(config, request), &flight, room_of(request));
     return 0;
 }
 
@@ -616,7 +628,7 @@ static inline struct flight *flight_of(struct nc_config *config, struct request 
         unstarted.delete(&of_bio);
     }
     flight.disk = disk_number(flight.io.device);
-    return begin(config, address, &flight);
+    return begin(config, address, &flight, room_of(request));
 }
 
 /* A flush has no insert and no issue: its flight is that of its bio. */
@@ -636,7 +648,7 @@ static inline struct flight *flight_of_flush(struct nc_config *config, struct re
     flight.began_ns = asked->began_ns;
     unstarted.delete(&of_bio);
     flight.disk = disk_number(flight.io.device);
-    return begin(config, of_bio, &flight);
+    return begin(config, of_bio, &flight, 0);
 }
 #endif
 

@@ -59,7 +59,9 @@ def test_each_stage_is_as_long_as_it_was_and_an_io_is_what_was_asked_for(load: L
     issued = disks.told("issued", request)
     wait(2)
     disks.probe.read()
-    assert disks.probe.rows("devices") == [{"device": disks.NAMES[0], "started": 1, "in_flight": 1, "most": 1}]
+    assert disks.probe.rows("devices") == [
+        {"device": disks.NAMES[0], "started": 1, "in_flight": 1, "most": 1, "full": 0}
+    ]
     ended = disks.completed(request, PAGE)
 
     request, _ = disks.started(READ, PAGE)
@@ -198,6 +200,25 @@ def test_what_is_too_large_for_one_request_is_one_io(load: Load) -> None:
     assert disks.probe.counters()["ios"] == 1
 
 
+@pytest.mark.proves("block_path", "tables.devices.full")
+def test_who_takes_the_last_request_of_a_device_is_counted(load: Load) -> None:
+    """Of its two queues together. A device without requests is never full."""
+    disks = Disks(load(PROBE))
+    (queue,) = disks.memory.pointers("gendisk", disks.here, "queue")
+    disks.memory.change("request_queue", queue, {"nr_requests": 1, "nr_hw_queues": 2})
+    first, second = (disks.started(READ, PAGE)[0] for _ in range(2))
+    for request in (first, second):  # before 6.5 it begins here
+        disks.told("issued", request)
+    disks.completed(first, PAGE)
+    disks.served(READ, PAGE)
+    disks.completed(second, PAGE)
+    disks.served(READ, PAGE)
+    above = disks.bio(READ, PAGE, disks.above)
+    disks.queued(above)
+    disks.probe.read()
+    assert {row["device"]: row["full"] for row in disks.probe.rows("devices")} == {disks.NAMES[0]: 2, disks.NAMES[1]: 0}
+
+
 @pytest.mark.proves("block_path", "tables.ios.merges", "tables.devices.{most,in_flight}")
 def test_a_request_that_becomes_part_of_another_one(load: Load) -> None:
     disks = Disks(load(PROBE))
@@ -210,7 +231,9 @@ def test_a_request_that_becomes_part_of_another_one(load: Load) -> None:
     disks.told("issued", first)
     disks.completed(first, 3 * PAGE)
     assert rows(disks) == {(disks.NAMES[0], "write"): {"ios": 3, "bytes": 3 * PAGE, "requests": 1, "merges": 2}}
-    assert disks.probe.rows("devices") == [{"device": disks.NAMES[0], "started": 2, "in_flight": 0, "most": 2}]
+    assert disks.probe.rows("devices") == [
+        {"device": disks.NAMES[0], "started": 2, "in_flight": 0, "most": 2, "full": 0}
+    ]
 
 
 @pytest.mark.proves("block_path", "tables.ios.refused")
@@ -265,7 +288,9 @@ def test_an_end_that_was_not_seen_leaves_nothing_in_flight(load: Load) -> None:
         "unqueued": 1,
     }
     assert disks.probe.ledger() == {"join_missed": 2}
-    assert disks.probe.rows("devices") == [{"device": disks.NAMES[1], "started": 3, "in_flight": 0, "most": 1}]
+    assert disks.probe.rows("devices") == [
+        {"device": disks.NAMES[1], "started": 3, "in_flight": 0, "most": 1, "full": 0}
+    ]
 
 
 @pytest.mark.proves("block_path", "ledger.map_full", "counters.{ios,requests}")
@@ -307,7 +332,7 @@ def test_a_full_set_takes_no_more_and_one_that_ended_gives_way(load: Load) -> No
         disks.bio_completed(bio)
     disks.probe.read()
     assert disks.probe.counters()["requests"] == 2 * WAYS + 1
-    device = {"device": disks.NAMES[1], "started": 2 * WAYS + 1, "in_flight": 0, "most": WAYS}
+    device = {"device": disks.NAMES[1], "started": 2 * WAYS + 1, "in_flight": 0, "most": WAYS, "full": 0}
     assert disks.probe.rows("devices") == [device]
 
 
@@ -323,7 +348,7 @@ def test_an_address_that_another_disk_has_later_is_another_device(load: Load) ->
     assert found == {disks.NAMES[0]: 1, "made7": 2}
     disks.served(READ, PAGE, disks.disk("made7"))  # one that is gone and comes back
     disks.probe.read()
-    assert {"device": "made7", "started": 3, "in_flight": 0, "most": 1} in disks.probe.rows("devices")
+    assert {"device": "made7", "started": 3, "in_flight": 0, "most": 1, "full": 0} in disks.probe.rows("devices")
 
 
 @pytest.mark.proves("block_path", "knobs.device")

@@ -221,6 +221,21 @@ def test_a_read_that_a_full_device_does_not_take_yet_is_in_its_queue(asked: Meas
         assert queue.sum == pytest.approx(sum(range(AT_ONCE)) * mean_ns, rel=CLOSE)
 
 
+@pytest.mark.proves("block_path", "tables.devices.full")
+@pytest.mark.parametrize(("depth", "takes_last"), [(1, AT_ONCE), (64, 0)])
+def test_a_queue_that_has_no_more_requests_is_full(asked: Measurement, depth: int, takes_last: int) -> None:
+    """Without a scheduler who asks next waits for one before any tracepoint: no stage has that."""
+    with null_block(SLOWLY_NS, "none", depth) as disk:
+        asked.set(PROBE, device=disk.name)
+        asked.begin()
+        pid = disk.ask("apart", 1)
+        row = row_of(asked, disk, pid, "read")
+        [device] = asked.rows(PROBE, "devices", device=disk.name)
+        print(device, row, disk.setting("nr_requests"))
+        assert device.counts["full"] == (device.counts["started"] if takes_last else 0)
+        assert device.counts["started"] >= has_ended(asked, row, AT_ONCE)
+
+
 @pytest.mark.proves("block_path", "histograms.times.stage")
 def test_a_level_that_holds_reads_back_is_told_from_the_device_below_it(asked: Measurement) -> None:
     with null_block(SLOWLY_NS, "none") as lower, delayed(lower, DELAY_MS) as upper:

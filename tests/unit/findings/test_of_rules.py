@@ -292,6 +292,28 @@ def test_segments_sent_again_are_a_share_of_those_of_their_connection(
     assert first == since
 
 
+@pytest.mark.proves("block_path", "findings.devices.full.!")
+@pytest.mark.parametrize(("full_per_s", "is_said"), [(0, False), (8, False), (499, False), (501, True), (1000, True)])
+def test_a_queue_is_full_where_every_other_request_takes_its_last_place(
+    stream: Stream, full_per_s: int, is_said: bool
+) -> None:
+    """Of 1 000 a second. A burst that fills it now and then is usual."""
+    findings = Incidents({"block_path": catalogue.shipped("block_path")})
+    for second in range(12):
+        counts = {
+            name: Count(delta=one, total=one * (second + 1)) for name, one in (("full", full_per_s), ("started", 1000))
+        }
+        gauges: dict[str, int | float | None] = {"in_flight": 64, "most": 64}
+        row = Row(labels={"device": "sdb"}, counts=counts, gauges=gauges)
+        stream.state.apply(frames.Status(**stream.stamp("block_path"), state="attached", mode="summary"))
+        stamp = stream.stamp("block_path")
+        stream.state.apply(frames.Table(**stamp, name="devices", interval_ns=SECOND, full=False, rows=[row]))
+        stream.end()
+        found = findings.update(stream.state)
+    assert [one.cause for one in found] == (["disk-full"] if is_said else [])
+    assert all(one.sentence.startswith("sdb: its queue is full, ") for one in found)
+
+
 def test_what_is_new_stands_out_whatever_its_share() -> None:
     """Five a second of 10 000 are no share worth a word, but a firewall that did not drop any before drops them now."""
     manifests = {name: catalogue.shipped(name) for name in ("kernel_drops", "link_rates")}
