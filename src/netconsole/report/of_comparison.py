@@ -55,7 +55,7 @@ def of_comparison(comparison: Comparison, most: int = MAX_SUMMARY) -> Document:
         blocks.append(Note(f"{comparison.findings_omitted} more findings are in the JSON document."))
     if comparison.machines:
         blocks += [
-            Heading("VMs that something else caps than before"),
+            Heading("What caps VMs, where that changed"),
             SummaryLines([*map(_capped, comparison.machines)]),
         ]
     blocks += mirror_then_and_now(comparison)
