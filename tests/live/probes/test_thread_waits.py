@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 
@@ -19,62 +17,14 @@ from netconsole.profile.loader import load
 from netconsole.profile.plan import plan
 from netconsole.run.assembly import session_of
 from netconsole.run.preflight import RunPlan
-from netconsole_collector.sources.vm.thread_waits import LOOK_EVERY, PROCESSOR
+from netconsole_collector.sources.vm.thread_waits import LOOK_EVERY
+from tests.support.live.made_machine import MadeMachine
 from tests.support.live.rivals import rival
 
 pytestmark = pytest.mark.costs  # its programs take a CPU, and say how much of it they get
 
 PROBE = "thread_waits"
 LIMIT_S = 30.0
-MACHINE = """
-import ctypes, os, sys, threading, time
-cpu, share, name = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-os.sched_setaffinity(0, {cpu})
-def vcpu():
-    ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
-    print(threading.get_native_id(), flush=True)
-    while True:
-        until = time.thread_time() + 0.1 * share
-        while time.thread_time() < until:
-            pass
-        time.sleep(0.1 * (1 - share))
-threading.Thread(target=vcpu, daemon=True).start()
-sys.stdin.read()
-"""
-
-
-class Machine:
-    """A process that looks like QEMU, with one thread that wants ``share`` of a CPU: a virtual one, or another."""
-
-    def __init__(self, stack: ExitStack, name: str, cpu: int, share: float, thread: str = "CPU 0/KVM") -> None:
-        words = ["qemu-system-made", "-c", MACHINE, str(cpu), str(share), thread]
-        words += ["-name", f"guest={name},debug-threads=on"]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(words, executable="/usr/bin/python3", stdin=pipe, stdout=pipe, text=True)
-        stack.callback(self._process.wait)
-        stack.callback(self._process.kill)
-        assert self._process.stdout is not None
-        self.tid = int(self._process.stdout.readline())
-
-    def books(self) -> tuple[int, int]:
-        """Nanoseconds on a CPU, and waiting for one."""
-        ran, waited, _ = Path(f"/proc/{self._process.pid}/task/{self.tid}/schedstat").read_text().split()
-        return int(ran), int(waited)
-
-    def migrations(self) -> int | None:
-        """How often it was moved to another CPU; None where the kernel does not say it."""
-        lines = self._text("sched").splitlines()
-        return next((int(line.split(":")[1]) for line in lines if line.startswith("se.nr_migrations")), None)
-
-    def until_on(self, cpu: int) -> None:
-        """Wait until it runs there."""
-        end = time.monotonic() + LIMIT_S
-        while int(self._text("stat").rpartition(")")[2].split()[PROCESSOR]) != cpu:
-            assert time.monotonic() < end
-
-    def _text(self, file: str) -> str:
-        where = Path(f"/proc/{self._process.pid}/task/{self.tid}/{file}")
-        return where.read_text() if where.exists() else ""
 
 
 class Watched:
@@ -157,7 +107,7 @@ def test_a_thread_whose_cpu_another_takes_is_named_with_who_takes_it(stack: Exit
     """From Linux 6.4 on a vhost worker is a thread of QEMU."""
     cpu = max(os.sched_getaffinity(0))
     watched = Watched(stack)
-    machine = Machine(stack, "web-07", cpu, 1.0, thread)
+    machine = MadeMachine(stack, "web-07", cpu, 1.0, thread)
     watched.until_row(machine.tid)
     before, row_before = machine.books(), watched.row(machine.tid)
     pid = stack.enter_context(rival(cpu))
@@ -176,7 +126,7 @@ def test_a_thread_whose_cpu_another_takes_is_named_with_who_takes_it(stack: Exit
 def test_one_that_wants_little_and_waits_for_some_of_it_is_said_later(stack: ExitStack) -> None:
     cpu = max(os.sched_getaffinity(0))
     stack.enter_context(rival(cpu))
-    Machine(stack, "db-02", cpu, 0.2)
+    MadeMachine(stack, "db-02", cpu, 0.2)
     found = Watched(stack).until_incident("db-02")
     assert found.level == "!", found.sentence
 
@@ -186,7 +136,7 @@ def test_how_often_it_was_moved_is_what_the_scheduler_says(stack: ExitStack) -> 
     first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
     if first == last:
         pytest.skip("cannot run here: one CPU alone")
-    machine, watched = Machine(stack, "moved", first, 0.5), Watched(stack)
+    machine, watched = MadeMachine(stack, "moved", first, 0.5), Watched(stack)
     watched.until_row(machine.tid)
     before, row_before = machine.migrations(), watched.row(machine.tid)
     if before is None:
@@ -204,7 +154,7 @@ def test_how_often_it_was_moved_is_what_the_scheduler_says(stack: ExitStack) -> 
 
 def test_a_machine_that_gets_its_cpu_is_no_incident(stack: ExitStack) -> None:
     cpu = min(os.sched_getaffinity(0))
-    machine, watched = Machine(stack, "calm", cpu, 0.1), Watched(stack)
+    machine, watched = MadeMachine(stack, "calm", cpu, 0.1), Watched(stack)
     began = time.monotonic()
     watched.until_row(machine.tid)
     watched.for_intervals(12)

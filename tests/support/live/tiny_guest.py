@@ -110,12 +110,20 @@ class TinyGuest:
     @property
     def vcpu(self) -> int:
         """The thread of its only virtual CPU."""
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return next(int(one.name) for one in tasks if (one / "comm").read_text().startswith("CPU 0/"))
+        return self.thread("CPU 0/")
 
-    def command(self, name: str) -> object:
+    def thread(self, name: str) -> int:
+        """One of its threads by the begin of its name; QEMU gives names to threads that are not its main one."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return next(int(one.name) for one in tasks if (one / "comm").read_text().startswith(name))
+
+    def path(self, name: str) -> str:
+        """Of a file or socket of its own, which goes with it."""
+        return str(self._directory / name)
+
+    def command(self, name: str, /, **arguments: object) -> object:
         """What QEMU answers to a command of its monitor, such as stop and cont."""
-        print(json.dumps({"execute": name}), file=self._monitor, flush=True)
+        print(json.dumps({"execute": name, "arguments": arguments}), file=self._monitor, flush=True)
         while "return" not in (said := json.loads(self._monitor.readline())):
             assert "error" not in said, said
         return said["return"]
