@@ -129,20 +129,32 @@ for line in sys.stdin:
 """
 
 
+# Each of the senders sends another number, so that the kernel's hash gives no two sockets equally many by chance.
+SEND_UNEVENLY = """
+import socket, sys
+target, port, flows = sys.argv[1], *map(int, sys.argv[2:])
+for number in range(flows):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("", 40000 + number))
+        for _ in range(1500 + number * number * 37 % 997):
+            one.sendto(b"x", (target, port))
+"""
+
+
 def test_a_socket_that_is_opened_anew_lets_the_flows_of_two_move(skew: Measurement, wire: Wire) -> None:
     """The kernel puts the last of the group into its place: who got something in the last place, gets that now."""
     server = wire.b.start(REOPEN)
     assert server.stdin and server.stdout
     try:
         port = int(server.stdout.readline())
-        flows, each = 24, 2000
+        flows = 24
         got: list[list[int]] = []
         for line in ("0", "now"):
-            wire.a.python(SEND, B, port, flows, each)
+            wire.a.python(SEND_UNEVENLY, B, port, flows)
             server.stdin.write(f"{line}\n")
             server.stdin.flush()
             got.append([int(word) for word in server.stdout.readline().split()])
-        assert [sum(one) for one in got] == [flows * each] * 2
+        assert [sum(one) for one in got] == [sum(1500 + number * number * 37 % 997 for number in range(flows))] * 2
         before, after = got
         assert after == [before[2], before[1], before[0]] and before[0] != before[2], "what the kernel does"
         place: dict[str, frames.Label] = {"netns": wire.b.name, "protocol": "UDP", "port": port, "address": "0.0.0.0"}
