@@ -1,9 +1,9 @@
 """The collector: commands in, frames out, and the probes in between. They live only as long as the collector."""
 
 import os
-import platform
 import select
 import signal
+import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector import VERSION, capabilities, commands
@@ -520,6 +520,6 @@ class Collector:
         return {
             "kind": "hello",
             "host": host(),
-            "collector": {"pid": os.getpid(), "python": platform.python_version(), "version": VERSION},
+            "collector": {"pid": os.getpid(), "python": "{}.{}.{}".format(*sys.version_info), "version": VERSION},
             "capabilities": capabilities.all_of(self._python),
         }

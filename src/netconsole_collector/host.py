@@ -1,15 +1,15 @@
 """The `host` of the hello frame: its name, kernel, architecture and CPUs."""
 
 import os
-import platform
 from typing import Any, Dict
 
 
 def host() -> Dict[str, Any]:
+    uname = os.uname()
     return {
-        "name": platform.node(),
-        "kernel": platform.release(),
-        "arch": platform.machine(),
+        "name": uname.nodename,
+        "kernel": uname.release,
+        "arch": uname.machine,
         "os": _os_name(),
         "cpus": os.cpu_count() or 1,
         "boot_id": _first_line("/proc/sys/kernel/random/boot_id"),
@@ -24,7 +24,7 @@ def _os_name() -> str:
                     return line.split("=", 1)[1].strip().strip('"')
     except (OSError, UnicodeDecodeError):
         pass
-    return platform.system()
+    return os.uname().sysname
 
 
 def _first_line(path: str) -> str:

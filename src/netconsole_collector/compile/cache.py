@@ -11,12 +11,12 @@ write them, and a file has a checksum that includes its name.
 import contextlib
 import json
 import os
-import platform
 import stat
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from netconsole_collector.compile import compiled, type_files
 from netconsole_collector.compile.compiled import Compiled
+from netconsole_collector.kernel.syscalls import MACHINE
 from netconsole_collector.types import btf, source_names
 from netconsole_collector.types.sha256 import sha256
 
@@ -73,7 +73,7 @@ def name_of(job: Json, spec: Json) -> Optional[str]:
     asked = {key: job.get(key) for key in ("source", "cpus", "ring", "plain", "by_helpers")}
     # The names of the files of types without their directory: another machine may have compiled for this one.
     types = [os.path.basename(path) for path in kernel]
-    machine, page = job.get("machine") or platform.machine(), job.get("page") or os.sysconf("SC_PAGE_SIZE")
+    machine, page = job.get("machine") or MACHINE, job.get("page") or os.sysconf("SC_PAGE_SIZE")
     there = [machine, job.get("release") or os.uname().release, page, types]
     try:
         what = json.dumps([spec, asked, there, [_version(path) for path in libraries]], sort_keys=True).encode()

@@ -9,7 +9,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import struct
 import threading
 from typing import Dict
@@ -80,7 +79,7 @@ class PretendedMaps:
 
 def _filter() -> int:
     """The descriptor by which calls of bpf(2) of this thread are answered."""
-    number = _SECCOMP.get(platform.machine())
+    number = _SECCOMP.get(syscalls.MACHINE)
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     code = [(_LOAD_NUMBER, 0, 0, 0), (_IF_EQUAL, 0, 1, syscalls.NR_BPF), (_RETURN, 0, 0, _ASK), (_RETURN, 0, 0, _ALLOW)]

@@ -19,7 +19,6 @@ import resource
 import signal
 import socket
 import struct
-import traceback
 from typing import Any, Dict, List, Optional, Tuple
 
 from netconsole_collector.compile import cache, captured_output
@@ -109,6 +108,8 @@ class Worker:
         except ProbeRefused as refused:
             return self.refused(refused)
         except Exception as error:
+            import traceback
+
             self.drop()
             why = "{}: {}".format(type(error).__name__, error).replace("\n", " ")
             detail = traceback.format_exc() + captured_output.take(_STDOUT)

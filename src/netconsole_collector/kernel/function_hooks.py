@@ -6,11 +6,11 @@ these calls becomes what it is in the kind that is loaded: one instruction that 
 call of a helper.
 """
 
-import platform
 import struct
 from typing import NamedTuple, Tuple
 
 from netconsole_collector.kernel.attach import BY_KPROBE, TYPED, CannotAttach
+from netconsole_collector.kernel.syscalls import MACHINE
 
 _INSTRUCTION = struct.Struct("=BBhi")
 _CALL = 0x85
@@ -61,13 +61,13 @@ def _instruction(kind: str, number: int, parameters: int) -> Tuple[int, int, int
 
 
 def _register(number: int) -> int:
-    registers = _REGISTERS.get(platform.machine())
+    registers = _REGISTERS.get(MACHINE)
     if registers is None:
-        raise CannotAttach("arguments of functions are not known on {}".format(platform.machine()))
+        raise CannotAttach("arguments of functions are not known on {}".format(MACHINE))
     if number == _ADDRESS:
         return registers.address
     if number == _RESULT:
         return registers.result
     if number - _PARAMETER >= len(registers.parameters):
-        raise CannotAttach("{} passes this argument on the stack".format(platform.machine()))
+        raise CannotAttach("{} passes this argument on the stack".format(MACHINE))
     return registers.parameters[number - _PARAMETER]

@@ -1,8 +1,9 @@
 """What a namespace is set up with as a number and a hash."""
 
-import hashlib
 import struct
 from typing import Any, Dict, Iterable, List
+
+from netconsole_collector.types.sha256 import sha256
 
 Digest = Dict[str, Any]
 
@@ -15,7 +16,7 @@ def written(kind: int, value: bytes) -> bytes:
 def digest(parts: Iterable[bytes], in_order: bool = False) -> Digest:
     """How many there are, and the hash of all."""
     listed: List[bytes] = list(parts)
-    made = hashlib.sha256()
+    made = sha256()
     for part in listed if in_order else sorted(listed):
         made.update(struct.pack("=I", len(part)) + part)
     return {"count": len(listed), "hash": made.hexdigest()[:16]}

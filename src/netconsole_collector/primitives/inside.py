@@ -89,7 +89,7 @@ def read_inside(
 
 def settings_inside(path: bytes, inode: int) -> Dict[str, Any]:
     """How a namespace is set up; without a path the own one. Raises OSError."""
-    from netconsole_collector.primitives.settings import settings  # late: hashlib takes 1.7 MB
+    from netconsole_collector.primitives.settings import settings  # late: few ask for it
 
     (found,) = make_inside([(path, inode)], settings)
     if isinstance(found, OSError):

@@ -1,6 +1,5 @@
 """Packs the knobs of a probe into struct nc_config of probes/common/config.h, the value of the map nc_config."""
 
-import ipaddress
 import re
 import struct
 from typing import Any, Dict, List, Optional, Tuple
@@ -226,6 +225,8 @@ def _network(value: str) -> List[bytes]:
     """Address and mask; none: of zeros, which every address passes. IPv4 is written as ::ffff:a.b.c.d."""
     if not value:
         return [b"", b""]
+    import ipaddress  # only here: most runs have no such filter
+
     try:
         network = ipaddress.ip_network(value, strict=False)
     except ValueError:

@@ -3,7 +3,6 @@
 `A` or `A,B`: only these. `not:A,B`: all but these. Upper and lower case are the same.
 """
 
-import difflib
 import re
 from typing import Any, Dict, List, NamedTuple
 
@@ -49,6 +48,8 @@ def numbers(wanted: ReasonFilter, known: Dict[str, str]) -> List[int]:
         if not values:
             raise ReasonError("the drop reasons of this kernel are not known: they came with 5.17, and BTF has them")
         if name not in values:
+            import difflib  # only here: most runs are without a mistake
+
             near = difflib.get_close_matches(name, values, 3)
             meant = ": did you mean {}?".format(" or ".join(near)) if near else ""
             raise ReasonError("this kernel has no drop reason {}{}".format(name, meant))

@@ -7,11 +7,11 @@ the time), "busy" (90 % and more), or where something waits in the socket and it
 waits until it can write or send, or for a disk) or "sleeps"; null for none of these.
 """
 
-import platform
 import re
 import time
 from typing import Callable, Dict, NamedTuple, Optional
 
+from netconsole_collector.kernel.syscalls import MACHINE
 from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.primitives.netlink import Netlink
 from netconsole_collector.questions.known import BadQuestion, Json, text
@@ -94,7 +94,7 @@ def _does(is_stopped: bool, busy_pct: float, wait_pct: float, is_unread: bool, i
 def _writes(host: Here, pid: str, tid: str) -> bool:
     """Whether a thread is in a system call that writes; no where the kernel does not tell."""
     number = text_of(host, "/proc/{}/task/{}/syscall".format(pid, tid)).split(" ", 1)[0]
-    return number.isdigit() and int(number) in _WRITES.get(platform.machine(), ())
+    return number.isdigit() and int(number) in _WRITES.get(MACHINE, ())
 
 
 def _waits_in(inode: object) -> bool:

@@ -7,7 +7,6 @@ of another kernel, or one that is damaged, is refused and never half used. Neith
 than was kept: that would be taken for what this kernel does not have.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import zlib
 from typing import AbstractSet, Any, Dict, Iterable, List, Optional, Tuple
 
 from netconsole_collector.types.btf import SEAL, BtfError
+from netconsole_collector.types.sha256 import sha256
 
 DIRECTORY = "/etc/netconsole/btf"
 FORMAT = "netconsole.types/2"
@@ -49,7 +49,7 @@ def sealed(about: Json, left_out: Iterable[str], types: bytes, known: Iterable[s
     ``left_out`` are names that there are, and these types do not have. ``known`` were looked for when they were made:
     none of them was left out, whatever else has its short form.
     """
-    line = dict(about, format=FORMAT, sha256=hashlib.sha256(types).hexdigest())
+    line = dict(about, format=FORMAT, sha256=sha256(types).hexdigest())
     line["left_out"] = sorted({_short(name) for name in left_out} - {_short(name) for name in known})
     return SEAL + json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n" + types
 
@@ -91,7 +91,7 @@ def paths(
         path = os.path.join(directory, release, name)
         if re.fullmatch(r"\w+", name) and build_id is not None and os.path.exists(path):
             with open(vmlinux, "rb") as file:
-                kernel = hashlib.sha256(file.read()).hexdigest()
+                kernel = sha256(file.read()).hexdigest()
             bound = {
                 "vmlinux": (kernel, "this file is for another build of this kernel, whose own types differ"),
                 "build_id": (build_id, "this file is for another build of this module"),
@@ -130,7 +130,7 @@ def _problem(path: str, name: str, release: str, bound: Dict[str, Tuple[str, str
         return "netconsole types make did not write this file"
     if kept["format"] != FORMAT:
         return "another version of netconsole wrote this file ({}): make the file anew".format(kept["format"][:40])
-    if kept["sha256"] != hashlib.sha256(types).hexdigest():
+    if kept["sha256"] != sha256(types).hexdigest():
         return "this file is damaged or cut off: copy it here again"
     if (kept["release"], kept["module"]) != (release, name):
         return "this file is for {} of kernel {}".format(kept["module"][:64], kept["release"][:64])

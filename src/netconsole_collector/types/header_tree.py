@@ -7,7 +7,6 @@ asm/page.h, the last one, without those that bpf.h has already. uapi/linux/bpf.h
 
 import ctypes
 import os
-import platform
 import re
 import stat
 import sys
@@ -116,13 +115,13 @@ def files(kernel_types: str, release: str = "", machine: str = "", page: int = 0
 
     ``machine`` and ``page`` (bytes) are those of the kernel that is compiled for. Without them it is this one.
     """
-    arch, config = _ARCH.get(machine or platform.machine(), _ARCH["x86_64"])
+    arch, config = _ARCH.get(machine or os.uname().machine, _ARCH["x86_64"])
     page = page or os.sysconf("SC_PAGE_SIZE")
     tree = {"include/" + name: "" for name in _EMPTY.split()}
     tree["include/linux/types.h"] = _types_h()
     tree["include/uapi/linux/types.h"] = "#include <linux/types.h>\n"
     tree["include/linux/kconfig.h"] = _KCONFIG_H.format(config=config)
-    tree["include/linux/version.h"] = _VERSION_H.format(code=version_code(release or platform.release()))
+    tree["include/linux/version.h"] = _VERSION_H.format(code=version_code(release or os.uname().release))
     tree["include/linux/bpf_common.h"] = tree["include/uapi/linux/bpf_common.h"] = _bpf_common_h()
     tree["arch/{}/include/asm/page.h".format(arch)] = _PAGE_H.format(page=page, shift=page.bit_length() - 1)
     tree["include/kernel_types.h"] = kernel_types

@@ -5,9 +5,10 @@ lies in memory is another place at each boot. What the kernel's list of symbols 
 (scripts/kallsyms.c, scripts/mksysmap).
 """
 
-import hashlib
 import re
 from typing import Iterable, Tuple
+
+from netconsole_collector.types.sha256 import sha256
 
 _SYMBOLS = "/proc/kallsyms"
 _FIRST, _LAST = "_stext", "_etext"
@@ -40,4 +41,4 @@ def _digest(symbols: Iterable[Tuple[str, int]]) -> str:
     last = max((address for address, name in known if name == _LAST), default=0)
     inside = sorted(one for one in known if first <= one[0] < last)
     text = "\n".join(["%x %s" % (address - first, name) for address, name in inside])
-    return hashlib.sha256(text.encode()).hexdigest() if inside else ""
+    return sha256(text.encode()).hexdigest() if inside else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import struct
 from pathlib import Path
@@ -113,7 +112,7 @@ def test_arguments_are_in_the_registers_of_the_kernel_that_is_compiled_for(
 ) -> None:
     """The first instruction loads the first argument: x86's di, or arm64's x0 (struct pt_regs)."""
     code = compiled_for(types, SHIPPED["virtio_guest"]).functions["refilled"]
-    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(function_hooks, "MACHINE", machine)
     operation, _, offset, _ = struct.unpack_from("<BBhi", function_hooks.bound(code, "kprobe", 1))
     load = 0x79  # BPF_LDX | BPF_DW | BPF_MEM
     assert (operation, offset) == (load, first)

@@ -8,10 +8,10 @@ attached there without a filter (since 6.6).
 
 import ctypes
 import os
-import platform
 import struct
 from typing import Any, List, NamedTuple, Optional, Tuple
 
+from netconsole_collector.kernel.syscalls import MACHINE
 from netconsole_collector.primitives.netlink import attributes
 from netconsole_collector.questions.known import Json, text
 from netconsole_collector.questions.net.rtnetlink import Interface, RouteSocket, number
@@ -111,7 +111,7 @@ def _text(value: Optional[bytes]) -> str:
 
 def queried(target: int, kind: int, flags: int = 0) -> List[int]:
     """The numbers of the BPF programs at a device (its number) or a control group (a descriptor), if they are told."""
-    call = _SYSCALLS.get(platform.machine())
+    call = _SYSCALLS.get(MACHINE)
     if call is None:
         return []
     numbers = (ctypes.c_uint32 * _MOST_PROGRAMS)()
@@ -125,7 +125,7 @@ def queried(target: int, kind: int, flags: int = 0) -> List[int]:
 
 def name_of(program: int) -> Optional[str]:
     """The name of a BPF program by its number; None where the kernel does not tell."""
-    call = _SYSCALLS.get(platform.machine())
+    call = _SYSCALLS.get(MACHINE)
     if call is None:
         return None
     libc = ctypes.CDLL(None, use_errno=True)

@@ -3,7 +3,7 @@
 A BPF probe sees only sockets with traffic. This source also sees those of the group that get no traffic.
 """
 
-import ipaddress
+import socket
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from netconsole_collector.primitives.here import HERE, Here
@@ -64,7 +64,7 @@ class SocketGroups(KernelSource):
     def _labels(self, one: BoundSocket) -> RowLabels:
         return {
             "protocol": one.protocol,
-            "address": str(ipaddress.ip_address(one.address)),
+            "address": socket.inet_ntop(one.family, one.address),
             "port": one.port,
             "inode": one.inode,
             "process": self._owners.get(one.inode),

@@ -24,7 +24,7 @@ def calls(raw: bytes) -> list[tuple[int, int, int, int]]:
 
 @pytest.fixture(autouse=True)
 def _this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(function_hooks, "MACHINE", "x86_64")
 
 
 # arch/x86/include/asm/ptrace.h: dx, ax and ip of struct pt_regs; the array of fentry has 8 bytes for each argument, and
@@ -56,7 +56,7 @@ def test_other_calls_and_other_programs_are_left_alone() -> None:
 
 @pytest.mark.parametrize(("machine", "number"), [("riscv64", THIRD), ("s390x", 0x7FFFFFE5)])
 def test_what_a_machine_cannot_give_is_refused(monkeypatch: pytest.MonkeyPatch, machine: str, number: int) -> None:
-    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(function_hooks, "MACHINE", machine)
     with pytest.raises(attach.CannotAttach, match=machine):
         function_hooks.bound(code(number), "kprobe", 6)
 

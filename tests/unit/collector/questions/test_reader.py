@@ -94,7 +94,7 @@ def test_one_that_has_read_all_does_not_sleep(host: Host, unread: tuple[bool, ..
 def test_one_that_waits_until_it_can_write_is_told_from_one_that_sleeps(
     host: Host, monkeypatch: pytest.MonkeyPatch, call: str, state: str, does: str
 ) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(reader, "MACHINE", "x86_64")
     host.put("proc/500/task/501/syscall", call + "\n")
     assert host.runs(0, 0, state)["does"] == does
 
