@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from netconsole.far.address import Address
-from netconsole.far.host import FarHost
+from netconsole.far.far_host import FarHost
 from netconsole.far.ssh import SshLine
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from netconsole.base import paths
 from netconsole.base.errors import Unable
-from netconsole.far import address
-from netconsole.far.host import THIS_HOST, AnyHost, FarHost
-from netconsole.far.kernels import KernelStore
-from netconsole.far.ssh import SshLine
+from netconsole.far.host import THIS_HOST, AnyHost
+
+if TYPE_CHECKING:
+    from netconsole.far.far_host import FarHost
+    from netconsole.far.ssh import SshLine
 
 _LOCKED = "confidentiality"
 
@@ -22,7 +23,7 @@ class Approach:
     """
 
     def __init__(self, text: str | None, may_ask: bool, line: SshLine | None = None) -> None:
-        self._host = None if text is None else FarHost(address.parse(text), line)
+        self._host = None if text is None else _far(text, line)
         self._may_ask = may_ask
         self._why: Unable | None = None
         self._login = threading.Thread(target=self._connect, name="login", daemon=True)
@@ -52,8 +53,18 @@ class Approach:
             self._why = error
 
 
+def _far(text: str, line: SshLine | None) -> FarHost:
+    """Nothing of ssh is imported for this machine."""
+    from netconsole.far import address
+    from netconsole.far.far_host import FarHost
+
+    return FarHost(address.parse(text), line)
+
+
 def _enter(host: FarHost, modules: Sequence[str], may_ask: bool) -> None:
-    from netconsole.far.compiling import FarCompiler, cannot_compile_for  # late: only a far host needs it
+    from netconsole.base import paths
+    from netconsole.far.compiling import FarCompiler, cannot_compile_for
+    from netconsole.far.kernels import KernelStore
 
     store = KernelStore(paths.user_cache() / "kernels")
     about, contents = host.visit(modules, lambda found: [] if cannot_compile_for(found) else store.lacking(found.files))

@@ -7,7 +7,6 @@ kernel. The files of one kernel (vmlinux and modules) are linked together in a d
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 from netconsole.base.errors import bad
 from netconsole.base.files import replace
 from netconsole.far.about import FileAbout
+from netconsole_collector.types.sha256 import sha256
 
 VMLINUX = "vmlinux"
 MAX_KERNELS = 16
@@ -49,7 +49,7 @@ class KernelStore:
     def keep(self, files: Mapping[str, FileAbout], contents: Mapping[str, bytes]) -> Kernel:
         """The kernel that these files are, with the contents that were lacking. Raises BadInput."""
         told = "\n".join(f"{name} {files[name].sha256}" for name in sorted(files))
-        kernel = Kernel(self._root / _KERNELS / hashlib.sha256(told.encode()).hexdigest(), told)
+        kernel = Kernel(self._root / _KERNELS / sha256(told.encode()).hexdigest(), told)
         with _keeping:
             self._keep(kernel, files, contents)
         return kernel

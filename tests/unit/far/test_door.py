@@ -13,10 +13,10 @@ import pytest
 
 from netconsole.base.errors import Unable
 from netconsole.cli.main import run
-from netconsole.far import door
+from netconsole.far import far_host
 from netconsole.far.archive import ARRIVED
 from netconsole.far.door import Approach
-from netconsole.far.host import FarHost
+from netconsole.far.far_host import FarHost
 from tests.support.local_line import script
 
 ADDRESS = "ssh://hv"
@@ -33,7 +33,7 @@ def saying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
     def says(**told: object) -> None:
         said = ARRIVED + b"3.11\n" + json.dumps({**SOUND, **told}).encode() + b"\n"
         (tmp_path / "said").write_bytes(said)
-        monkeypatch.setattr(door, "FarHost", lambda *_: script(f"cat {tmp_path}/said; cat >/dev/null"))
+        monkeypatch.setattr(far_host, "FarHost", lambda *_: script(f"cat {tmp_path}/said; cat >/dev/null"))
 
     monkeypatch.setenv("NETCONSOLE_PYTHON", sys.executable)  # the environment of the tests has no bcc
     return says

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.errors import BadInput, Unable
-from netconsole.far import host as far_host
-from netconsole.far import kernels
+from netconsole.far import far_host, kernels
 from netconsole.far.about import FileAbout
 from netconsole.far.archive import ARRIVED
 from netconsole.far.kernels import KernelStore

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from netconsole.base.errors import Unable
-from netconsole.far import host as far_host
+from netconsole.far import far_host
 from netconsole.far.archive import ARRIVED, COMMAND
-from netconsole.far.host import FarHost
+from netconsole.far.far_host import FarHost
 from netconsole.far.program import MAX_BEFORE
 from netconsole.host.collector_process import CollectorProcess
 from netconsole.telemetry.frames import Hello

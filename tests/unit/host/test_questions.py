@@ -17,7 +17,8 @@ import pytest
 
 from netconsole.base.fact_keys import FactData
 from netconsole.far import archive
-from netconsole.far.host import THIS_HOST, FarHost
+from netconsole.far.far_host import FarHost
+from netconsole.far.host import THIS_HOST
 from netconsole.far.program import Launch
 from netconsole.host import door
 from netconsole.host.collector_process import Unanswered
