@@ -8,7 +8,6 @@ the ratios. The noise floor is the same comparison with nothing attached.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -53,6 +52,8 @@ def log_ratio(before: float, during: float, after: float) -> float:
 
 def mean_interval(values: Sequence[float]) -> Interval:
     """The mean of at least two values, by Student's t."""
+    import statistics  # only here: what reads a calibration needs none
+
     mean = statistics.fmean(values)
     half = student_t.quantile(len(values) - 1, CONFIDENCE) * statistics.stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import psutil
-
 from netconsole.base.errors import Unable
 from netconsole.base.figure import safe
 from netconsole.far.host import THIS_HOST, AnyHost
@@ -20,6 +18,7 @@ from netconsole.telemetry import frames
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.tables import RowKey, row_key
 from netconsole_collector.compile.refused import TRY_PLAIN
+from netconsole_collector.kernel import usage
 
 LIMIT_S = 60.0
 """How long to wait for an answer, such as that a probe is attached."""
@@ -142,11 +141,8 @@ class Tool:
         if self._host.address is not None:
             with self._changed:
                 return ProcessUsage(self._used_ns / 1e9, self._process.received_bytes, self._pss_kb)
-        process = psutil.Process(self._process.pid)
-        times = process.cpu_times()
-        pss = getattr(process.memory_full_info(), "pss", None)
-        written = process.io_counters().write_chars
-        return ProcessUsage(times.user + times.system, written, None if pss is None else int(pss) // 1024)
+        pid = self._process.pid
+        return ProcessUsage(usage.cpu_ns(pid) / 1e9, self._process.received_bytes, usage.pss_kb(pid))
 
     # ---- commands and frames ----
 

@@ -7,8 +7,9 @@ import os
 import resource
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
-import psutil
+from netconsole_collector.kernel.usage import cpu_ns, pss_kb, rss_kb
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +25,15 @@ class CostHereReader:
     """Reads it. That takes some milliseconds (the kernel walks page tables): not on the event loop."""
 
     def __init__(self) -> None:
-        self._own = psutil.Process(os.getpid())
         self._before: tuple[float, float] | None = None
 
     def read(self) -> CostHere:
         """The cost now."""
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         used_s = time.process_time() + ended.ru_utime + ended.ru_stime
-        memory_kb = _pss_kb(self._own)
-        children = self._own.children(recursive=True)
-        for child in children:
-            with contextlib.suppress(psutil.Error):
-                times = child.cpu_times()
-                used_s += times.user + times.system
-                memory_kb += _pss_kb(child)
+        children = _below(os.getpid())
+        used_s += sum(map(cpu_ns, children)) / 1e9
+        memory_kb = sum(pss_kb(pid) or rss_kb(pid) or 0 for pid in (os.getpid(), *children))
         now_s, before = time.monotonic(), self._before
         self._before = now_s, used_s
         cpu_pct = None
@@ -46,8 +42,11 @@ class CostHereReader:
         return CostHere(cpu_pct, memory_kb, 1 + len(children))
 
 
-def _pss_kb(process: psutil.Process) -> int:
-    with contextlib.suppress(psutil.Error):
-        found = process.memory_full_info()
-        return int(getattr(found, "pss", found.rss)) // 1024
-    return 0
+def _below(pid: int) -> list[int]:
+    """The children of a process, and theirs."""
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has ended
+            for child in map(int, children.read_text().split()):
+                found += [child, *_below(child)]
+    return found

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable
 
 import msgspec
-import psutil
 
 from netconsole.host import machine
 from netconsole.profile.scope import RunScope
 from netconsole.telemetry.frames import Table, Usage
+from netconsole_collector.kernel import usage
 
 PSS_EVERY = 5
 """Intervals between two readings of PSS. The kernel walks our page tables for it, which takes about 1 ms."""
@@ -25,7 +24,6 @@ class OwnCost:
     """CPU and memory of this process."""
 
     def __init__(self) -> None:
-        self._process = psutil.Process(os.getpid())
         self._cpu_ns = time.process_time_ns()
         self._reading = 0
         self._pss_kb: int | None = None
@@ -35,16 +33,9 @@ class OwnCost:
         now = time.process_time_ns()
         used, self._cpu_ns = now - self._cpu_ns, now
         if self._reading % PSS_EVERY == 0:
-            self._pss_kb = self._pss()
+            self._pss_kb = usage.pss_kb()
         self._reading += 1
-        return Usage(cpu_ns=used, rss_kb=self._process.memory_info().rss // 1024, pss_kb=self._pss_kb)
-
-    def _pss(self) -> int | None:
-        try:
-            pss = getattr(self._process.memory_full_info(), "pss", None)
-        except psutil.Error:
-            return None
-        return None if pss is None else int(pss) // 1024
+        return Usage(cpu_ns=used, rss_kb=usage.rss_kb(), pss_kb=self._pss_kb)
 
 
 class OwnInterval:

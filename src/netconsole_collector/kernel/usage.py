@@ -1,8 +1,8 @@
-"""What the collector itself uses: CPU time (with its compile workers) and memory."""
+"""What a process uses: CPU time and memory. Of the collector itself also what its compile workers take."""
 
 import os
 import resource
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Dict, Iterable, Optional, Union
 
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _NS_PER_TICK = 1000000000 // os.sysconf("SC_CLK_TCK")
@@ -25,8 +25,8 @@ class UsageReader:
 
         The kernel adds the time of such a process to ours when it has ended: that would be seconds in one interval.
         """
-        cpu_ns = max(self._cpu_ns, _cpu_ns() + sum(map(_cpu_of, workers)))  # clock ticks are coarse
-        used, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
+        now_ns = max(self._cpu_ns, _cpu_ns() + sum(map(cpu_ns, workers)))  # clock ticks are coarse
+        used, self._cpu_ns = now_ns - self._cpu_ns, now_ns
         if self._readings % _PSS_EVERY == 0:
             self._pss_kb = pss_kb()
         self._readings += 1
@@ -38,7 +38,7 @@ def _cpu_ns() -> int:
     return int(sum(part.ru_utime + part.ru_stime for part in parts) * 1e9)
 
 
-def _cpu_of(pid: int) -> int:
+def cpu_ns(pid: int) -> int:
     """CPU time of a process in ns; 0 when it is gone."""
     try:
         with open("/proc/{}/stat".format(pid), "rb") as file:
@@ -48,18 +48,19 @@ def _cpu_of(pid: int) -> int:
         return 0
 
 
-def rss_kb() -> Optional[int]:
+def rss_kb(pid: Union[int, str] = "self") -> Optional[int]:
+    """None when it is gone."""
     try:
-        with open("/proc/self/statm") as file:
+        with open("/proc/{}/statm".format(pid)) as file:
             return int(file.read().split()[1]) * _PAGE_KB
     except (OSError, ValueError, IndexError):
         return None
 
 
-def pss_kb() -> Optional[int]:
-    """None before 4.14, which has no smaps_rollup."""
+def pss_kb(pid: Union[int, str] = "self") -> Optional[int]:
+    """None when it is gone, and before 4.14, which has no smaps_rollup. The kernel walks over all its pages for it."""
     try:
-        with open("/proc/self/smaps_rollup") as file:
+        with open("/proc/{}/smaps_rollup".format(pid)) as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
     except (OSError, ValueError, StopIteration):
         return None

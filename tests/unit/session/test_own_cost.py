@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from netconsole.host import machine
 from netconsole.profile.scope import RunScope
 from netconsole.session.own_cost import OwnCost, OwnInterval, with_before
 from netconsole.telemetry.frames import Row, Table, Usage
+from netconsole_collector.kernel import usage
 
 LIMIT_S = 300.0
 
@@ -54,39 +53,14 @@ def test_each_interval_has_its_cost_and_the_scope_learns_its_names() -> None:
     assert scope.has("p", {"netns": "uxb"}) and not scope.has("p", {"netns": "other"})
 
 
-class Process:
-    """This process, with as much memory as a test gives it."""
-
-    rss, pss, asked = 0, 0, 0
-
-    def memory_info(self) -> SimpleNamespace:
-        return SimpleNamespace(rss=self.rss)
-
-    def memory_full_info(self) -> SimpleNamespace:
-        self.asked += 1
-        return SimpleNamespace(pss=self.pss)
-
-
 def test_what_the_console_takes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU time since the last reading; memory in kB of 1024 bytes, the expensive one at each fifth reading."""
-    process, cpu_ns = Process(), iter(range(1_000, 8_000, 500))
-    monkeypatch.setattr("psutil.Process", lambda _: process)
+    """CPU time since the last reading; memory in kB, the expensive one at each fifth reading; None is not known."""
+    cpu_ns, rss_kb, pss_kb = iter(range(1_000, 8_000, 500)), iter(range(2, 15, 2)), iter((1, None))
     monkeypatch.setattr(time, "process_time_ns", lambda: next(cpu_ns))
+    monkeypatch.setattr(usage, "rss_kb", lambda: next(rss_kb))
+    monkeypatch.setattr(usage, "pss_kb", lambda: next(pss_kb))
     own = OwnCost()
-    seen = []
-    for reading in range(7):
-        process.rss, process.pss = 2048 * (reading + 1), 1024 * (reading + 1) + 1023
-        seen.append(own.usage())
+    seen = [own.usage() for _ in range(7)]
     assert [one.cpu_ns for one in seen] == [500] * 7
     assert [one.rss_kb for one in seen] == [2, 4, 6, 8, 10, 12, 14]
-    assert [one.pss_kb for one in seen] == [1, 1, 1, 1, 1, 6, 6] and process.asked == 2
-
-
-def test_memory_that_cannot_be_told_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refused(Process):
-        def memory_full_info(self) -> SimpleNamespace:
-            raise psutil.AccessDenied
-
-    for process in (Refused(), SimpleNamespace(memory_info=Process().memory_info, memory_full_info=SimpleNamespace)):
-        monkeypatch.setattr("psutil.Process", lambda _, one=process: one)
-        assert OwnCost().usage().pss_kb is None
+    assert [one.pss_kb for one in seen] == [1, 1, 1, 1, 1, None, None]
