@@ -105,7 +105,6 @@ class Incidents:
         self._manifests = manifests
         self._budget = budget or Budget()
         self._windows = Windows(manifests)
-        self._causes = verdicts.shipped()
         self._open: list[OpenIncident] = []
         self._log: dict[int, Incident] = {one.number: one.told() for one in before if one.shown}
         self._carried = Carried(one for one in before if one.ended_ns is None)
@@ -267,7 +266,7 @@ class Incidents:
         """What this interval says of an open incident."""
         if one.ended:
             if one.rename(state) or one.question is not None:
-                one.look_up(state, self._causes)  # a short one is over before its host has answered
+                one.look_up(state, verdicts.shipped())  # a short one is over before its host has answered
             one.quiet += 1
             if one.quiet > ENDED_SHOWN:
                 self._open.remove(one)
@@ -276,7 +275,7 @@ class Incidents:
         if group is not None:
             one.take(group, state, self._windows)
         moved = one.count(state, self._windows)
-        one.look_up(state, self._causes)
+        one.look_up(state, verdicts.shipped())
         # A small, lasting loss is still found for a while after it has stopped: its rows tell whether it goes on.
         if moved or (group is not None and any(match.family is None for match in group.matches)):
             one.seen += group is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from netconsole.base import paths
@@ -17,18 +17,57 @@ from netconsole_collector.probe.spec import typed_modules as modules_of
 MANIFEST = "probe.toml"
 
 
-class Catalogue(dict[str, Manifest]):
-    """Probes by name. One that is broken does not keep the others from running: it is refused when it is asked for."""
+class Catalogue(Mapping[str, Manifest]):
+    """Probes by name, in the order of their names. Each manifest is read when it is asked for: a run needs half.
 
-    def __init__(self, manifests: Mapping[str, Manifest], broken: Mapping[str, BadInput]) -> None:
-        super().__init__(manifests)
-        self.broken = dict(broken)
+    One that is broken does not keep the others from running: it is refused when it is asked for.
+    """
+
+    def __init__(self, places: Mapping[str, Path]) -> None:
+        """``places``: the directory of each probe, by its name."""
+        self.names = sorted(places)
+        """Those of broken ones, too."""
+        self._places = places
+        self._known: dict[str, Manifest | BadInput] = {}
+
+    def __getitem__(self, name: str) -> Manifest:
+        found = self._read(name)
+        if isinstance(found, BadInput):
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.names if name in self)
+
+    def __len__(self) -> int:
+        return len(self.names) - len(self.broken)
+
+    @property
+    def broken(self) -> dict[str, BadInput]:
+        """What is wrong with those that are broken."""
+        known = {name: self._read(name) for name in self.names}
+        return {name: error for name, error in known.items() if isinstance(error, BadInput)}
+
+    def require(self, name: str) -> Manifest | None:
+        """One probe; None: there is none of this name. Raises BadInput with all its mistakes."""
+        found = self._read(name) if name in self._places else None
+        if isinstance(found, BadInput):
+            raise found
+        return found
 
     def require_whole(self) -> None:
         """Raises BadInput with the mistakes of all broken probes, if there are any."""
         problems = [problem for error in self.broken.values() for problem in error.problems]
         if problems:
             raise BadInput(problems)
+
+    def _read(self, name: str) -> Manifest | BadInput:
+        if name not in self._known:
+            try:
+                self._known[name] = load(self._places[name])
+            except BadInput as error:
+                self._known[name] = error
+        return self._known[name]
 
 
 def load(directory: Path) -> Manifest:
@@ -47,20 +86,13 @@ def load(directory: Path) -> Manifest:
 
 
 def load_all(directories: Sequence[Path] | None = None) -> Catalogue:
-    """All probes by name, in the order of their names. Raises BadInput when there is none at all."""
-    found: dict[str, Manifest] = {}
-    broken: dict[str, BadInput] = {}
+    """All probes by name. Raises BadInput when there is none at all."""
+    places: dict[str, Path] = {}
     for directory in paths.probe_directories() if directories is None else directories:
-        for name, path in directories_in(directory).items():
-            if name in found or name in broken:
-                continue
-            try:
-                found[name] = load(path)
-            except BadInput as error:
-                broken[name] = error
-    if not found and not broken:
+        places = {**directories_in(directory), **places}  # the first that has a name wins
+    if not places:
         raise bad(paths.data("probes"), "", "no probes here: the installation is incomplete")
-    return Catalogue(dict(sorted(found.items())), broken)
+    return Catalogue(places)
 
 
 def typed_modules(manifests: Mapping[str, Manifest]) -> list[str]:
@@ -88,10 +120,9 @@ def directories_in(root: Path) -> dict[str, Path]:
 
 def pick(manifests: Mapping[str, Manifest], name: str, where: str = "--probe") -> Manifest:
     """A probe by name. Raises BadInput that says what is wrong with it, or names what is close."""
-    if name in manifests:
-        return manifests[name]
-    if isinstance(manifests, Catalogue) and name in manifests.broken:
-        raise manifests.broken[name]
+    found = manifests.require(name) if isinstance(manifests, Catalogue) else manifests.get(name)
+    if found is not None:
+        return found
     raise bad(where, name, f"unknown probe{close(name, manifests) or '; netconsole probes lists all'}")
 
 

@@ -65,7 +65,7 @@ class Escalation:
 def parse(item: Checker, manifests: Mapping[str, Manifest]) -> Escalation | None:
     """One rule of a profile; None when it is unusable. Mistakes are added to ``item``."""
     item.only((*_KEYS, *_BUDGET))
-    name = item.text("probe", None, tuple(manifests))
+    name = item.text("probe", None, manifests)
     over = _required(item, "over", 1e18)
     for_s = _seconds(item, "for", 60.0, MAX_FOR_S)
     events_per_s = item.number("events_per_s", 50.0, 1, MAX_EVENTS_PER_S, "events a second") or 50.0

@@ -229,11 +229,15 @@ def _escalations(
 
 
 def _probes(section: Checker, manifests: Mapping[str, Manifest]) -> list[tuple[str, Checker]]:
-    broken = manifests.broken if isinstance(manifests, Catalogue) else {}
-    section.only((*manifests, *broken), "probe")
-    for name in section.values:
-        if name in broken:
-            section.problems.extend(broken[name].problems)
+    if isinstance(manifests, Catalogue):
+        section.only(manifests.names, "probe")
+        for name in section.values:
+            try:
+                manifests.require(name)
+            except BadInput as error:
+                section.problems.extend(error.problems)
+    else:
+        section.only(manifests, "probe")
     return [(name, item) for name, item in section.each() if name in manifests]
 
 

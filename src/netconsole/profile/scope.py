@@ -41,10 +41,9 @@ class RunScope:
         self._names: frozenset[str] = frozenset({str(self._netns), *([name] if (name := given.get(_NETNS)) else [])})
         self._is_own = False
         self._vms: frozenset[str] = frozenset({vm} if (vm := given.get(_VM)) else ())
-        self._devices = {
-            name: frozenset(one.name for one in _columns(manifest) if _is_device(one))
-            for name, manifest in manifests.items()
-        }
+        self._manifests = manifests
+        self._devices: dict[str, frozenset[str]] = {}
+        """By probe: the labels that name a device."""
 
     @classmethod
     def of_document(cls, scope: Mapping[str, str], manifests: Mapping[str, Manifest]) -> RunScope:
@@ -88,7 +87,7 @@ class RunScope:
                 return False
         if self._device is None:
             return True
-        devices = [labels[name] for name in self._devices.get(probe, ()) if name in labels]
+        devices = [labels[name] for name in self._device_labels(probe) if name in labels]
         if devices:
             if self._device not in devices:
                 return False
@@ -96,6 +95,13 @@ class RunScope:
                 self._vms |= {vm}
             return True
         return _VM not in labels or labels[_VM] in self._vms
+
+    def _device_labels(self, probe: str) -> frozenset[str]:
+        if probe not in self._devices:
+            manifest = self._manifests.get(probe)
+            columns = () if manifest is None else _columns(manifest)
+            self._devices[probe] = frozenset(one.name for one in columns if _is_device(one))
+        return self._devices[probe]
 
     def has_fact(self, name: str) -> bool:
         """Whether a fact is of what is inside, or of the whole host."""

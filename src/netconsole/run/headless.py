@@ -104,7 +104,7 @@ class _Measured:
             self.probes = sum(probe.measuring for probe in state.probes.values())
         self._until_ns = self._start.mono_ns + round(duration_s * 1e9)
         # What was lost before is in no table either.
-        self._incidents = Incidents(live.plan.manifests, live.plan.profile.budget)
+        self._incidents = Incidents(live.plan.watched, live.plan.profile.budget)
         self._session.on_news(partial(_observe, self._session, self._incidents))
 
     def has_measured(self, before_ns: int = 0) -> bool:
@@ -116,7 +116,7 @@ class _Measured:
         plan, line = self._live.plan, self._session.connection().line
         with self._session.view() as state:
             actions, log = self._live.enforcer.actions, self._incidents.log
-            return whole_snapshot(state, plan.manifests, plan.profile, self._start, log, {}, note, actions, line)
+            return whole_snapshot(state, plan.watched, plan.profile, self._start, log, {}, note, actions, line)
 
 
 def record(live: LiveRun, recorder: Recorder, duration_s: float | None) -> bool:
@@ -126,7 +126,7 @@ def record(live: LiveRun, recorder: Recorder, duration_s: float | None) -> bool:
     the run, whether any probe measures. Raises Interrupted when a signal came before the recording began.
     The log of incidents is recorded, too.
     """
-    session, interval_s, manifests = live.session, live.plan.interval_s, live.plan.manifests
+    session, interval_s, manifests = live.session, live.plan.interval_s, live.plan.watched
     stop = Stop()
     session.on_news(stop.heard)
     incidents = Incidents(manifests, live.plan.profile.budget)

@@ -45,6 +45,12 @@ class RunPlan:
     packets: Path | None = None
     """The file of sampled packets; None: there is none."""
 
+    @property
+    def watched(self) -> dict[str, Manifest]:
+        """The manifests of the probes that run, or may. Those of all others need not be read."""
+        names = sorted({*self.profile.probes, *(request.name for request in self.requests)})
+        return {name: self.manifests[name] for name in names if name in self.manifests}
+
 
 @dataclass(frozen=True, slots=True)
 class Start:

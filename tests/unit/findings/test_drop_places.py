@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ SOCKETS = ("socket_drops", "sockets", "buffer_full")
 
 
 @pytest.fixture(scope="module")
-def manifests() -> dict[str, Manifest]:
+def manifests() -> Mapping[str, Manifest]:
     return catalogue.load_all([ROOT / "probes"])
 
 

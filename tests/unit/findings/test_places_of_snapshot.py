@@ -36,7 +36,7 @@ HEAD: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def manifests() -> dict[str, Manifest]:
+def manifests() -> Mapping[str, Manifest]:
     return MANIFESTS
 
 

@@ -70,7 +70,7 @@ class Host(ThisHost):
 @pytest.fixture
 def manifests() -> Catalogue:
     shipped = load_all()
-    return Catalogue({name: one for name, one in shipped.items() if name in TYPED}, {})
+    return Catalogue({name: shipped[name].directory for name in TYPED})
 
 
 def test_a_probe_that_is_refused_typed_is_tried_again_by_itself(tmp_path: Path, manifests: Catalogue) -> None:
