@@ -30,6 +30,11 @@ class Approach:
         if self._host is not None:
             self._login.start()
 
+    @property
+    def is_far(self) -> bool:
+        """Whether it leads to another machine."""
+        return self._host is not None
+
     def enter(self, modules: Sequence[str]) -> AnyHost:
         """The host, after the login. ``modules``: kernel modules whose types probes name. Raises Unable."""
         if self._host is None:

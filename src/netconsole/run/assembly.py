@@ -95,7 +95,7 @@ def open_run(
     ``defers``: expensive probes that nobody named start when there is room for them. ``may_ask``, ``say``: as
     :func:`netconsole.run.preflight.before_start`.
     """
-    host = way.enter(typed_modules(plan.manifests))
+    host = way.enter(typed_modules(plan.manifests) if way.is_far else ())
     plan = located(plan, host)
     later = preflight.defer_expensive(plan, host) if defers and not plan.force else []
     now = replace(plan, requests=[request for request in plan.requests if request not in later])
