@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from netconsole_collector.questions.known import BadQuestion, answer
-from tests.support.live.network import Namespace, SleepingReceiver, Wire, send_udp
+from tests.support.live.faults import frame
+from tests.support.live.network import Namespace, SleepingReceiver, Wire, send_frames, send_udp
 
 OTHER = "198.51.100.7"
 FOREIGN_MAC = "02:00:00:00:00:ff"
@@ -196,6 +197,31 @@ def test_a_bridge_port_that_waits_says_for_what(ends: Ends) -> None:
     found = ends.ask("bridge_port", device=device)
     assert (found["bridge"], found["state"], found["is_isolated"]) == ("br0", "listening", False)
     assert 0 < found["wait_s"] <= 30
+
+
+def test_what_goes_round_in_a_bridge_is_seen_to_move(ends: Ends) -> None:
+    """One ARP request is enough: it goes round for ever, and nobody throws it away."""
+    pair = ("loop-x", "loop-y")
+    ends.b.ip("link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
+    ends.b.ip("link", "add", pair[0], "type", "veth", "peer", "name", pair[1])
+    for device in (*pair, "br0"):
+        ends.b.run("sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
+    for device in pair:
+        ends.b.tc("qdisc", "add", "dev", device, "root", "tbf", "rate", "4mbit", "burst", "4kb", "limit", "1mb")
+    for device in (Wire.DEVICES[1], *pair):
+        ends.b.ip("link", "set", device, "master", "br0")
+        ends.b.ip("link", "set", device, "up")
+    quiet = {"bridge": None, "ports": None, "moving": None, "is_own": False}
+    assert ends.ask("bridge_loop") == quiet, "it is down"
+    ends.b.ip("link", "set", "br0", "up")
+    send_frames(ends.a, Wire.DEVICES[0], [frame(mac="ff:ff:ff:ff:ff:ff", ethertype="0806", body="00" * 46)])
+    loop = {"bridge": "br0", "ports": "loop-x and loop-y", "moving": Wire.MACS[0], "is_own": False}
+    assert ends.ask("bridge_loop") == loop
+    assert ends.ask("bridge_loop", device=pair[1], source_mac=Wire.MACS[0]) == loop
+    assert ends.ask("bridge_loop", device="br0", source_mac=FOREIGN_MAC) == {**quiet, "bridge": "br0"}
+    assert ends.ask("bridge_loop", device="lo", source_mac=Wire.MACS[0]) == quiet
+    own = ends.b.run("cat", "/sys/class/net/br0/address").strip()
+    assert ends.ask("bridge_loop", device="br0", source_mac=own)["is_own"]
 
 
 RULES = """
