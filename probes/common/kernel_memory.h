@@ -49,7 +49,7 @@ static void *(*nc_rdonly_cast)(u64 address, u32 type) = (void *)0x7ffffff0;
 #endif
 
 /* Members that lie close together, by one call of a helper where it needs one: NC_SPAN(struct ptr_ring, ring, producer, queue, address)
- * declares `ring`, and NC_OF(ring, size) is a member between these two, whichever comes first. NC_OF_AS(u32, …) reads it as another type. */
+ * declares `ring`, and NC_OF(ring, size) is a member between these two, whichever comes first. NC_OF_AS(u32, ...) reads it as another type. */
 #if NC_CAST
 #define NC_SPAN(type, name, a, b, address) type *name = (void *)(address)
 #define NC_OF(name, member) NC_READ(name, member)

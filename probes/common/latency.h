@@ -7,8 +7,8 @@
 /* Directions and stages that all of these probes have. */
 #define OUT NC_WORD('o', 'u', 't', 0, 0, 0, 0, 0)
 #define IN NC_WORD('i', 'n', 0, 0, 0, 0, 0, 0)
-#define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)      /* first → last device */
-#define QDISC NC_WORD('q', 'd', 'i', 's', 'c', 0, 0, 0)            /* handed to the last device → to its driver */
+#define DEVICES NC_WORD('d', 'e', 'v', 'i', 'c', 'e', 's', 0)      /* first -> last device */
+#define QDISC NC_WORD('q', 'd', 'i', 's', 'c', 0, 0, 0)            /* handed to the last device -> to its driver */
 
 struct crossing_key {
     u64 direction;

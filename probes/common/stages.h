@@ -1,4 +1,4 @@
-/* stages.h - how long each stage of a tap queue's path took, and the total: "S1-S2", "S2-S3", …, "total". */
+/* stages.h - how long each stage of a tap queue's path took, and the total: "S1-S2", "S2-S3", ..., "total". */
 #ifndef NETCONSOLE_STAGES_H
 #define NETCONSOLE_STAGES_H
 

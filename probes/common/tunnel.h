@@ -20,7 +20,7 @@ struct tunnel_bytes {
 };
 
 struct tunnel {
-    u64 kind;           /* "VXLAN" …; 0: none */
+    u64 kind;           /* "VXLAN" ...; 0: none */
     u64 wrong[2];       /* what is wrong with its headers; 0: nothing */
     u32 vni;            /* or the key of GRE, the session of ERSPAN */
     u16 source_port;

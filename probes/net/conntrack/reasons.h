@@ -21,21 +21,21 @@ static inline void say(u64 skb, u64 text, u64 other)
     visit->said = text;
 }
 
-/* nf_l4proto_log_invalid and nf_ct_l4proto_log_invalid (packet, …, …, format, …) */
+/* nf_l4proto_log_invalid and nf_ct_l4proto_log_invalid (packet, ..., ..., format, ...) */
 int said(void *ctx)
 {
     say((u64)NC_PARAMETER(0), (u64)NC_PARAMETER(3), (u64)NC_PARAMETER(4));
     return 0;
 }
 
-/* nf_l4proto_log_invalid (packet, …, …, …, format, …) before 5.14 */
+/* nf_l4proto_log_invalid (packet, ..., ..., ..., format, ...) before 5.14 */
 int said_earlier(void *ctx)
 {
     say((u64)NC_PARAMETER(0), (u64)NC_PARAMETER(4), (u64)NC_PARAMETER(5));
     return 0;
 }
 
-/* nf_ct_l4proto_log_invalid (packet, connection, format, …) before 5.14 */
+/* nf_ct_l4proto_log_invalid (packet, connection, format, ...) before 5.14 */
 int said_earlier_of_connection(void *ctx)
 {
     say((u64)NC_PARAMETER(0), (u64)NC_PARAMETER(2), (u64)NC_PARAMETER(3));

@@ -30,13 +30,13 @@ struct recent {
 
 /* The stages of a transit. They add up to the total. */
 struct durations {
-    u64 forward_ns;         /* received → handed to the first device, when no Open vSwitch was seen */
-    u64 lookup_ns;          /* received → first action of Open vSwitch, or → its upcall */
-    u64 upcall_ns;          /* upcall → first action of the packet that came back */
-    u64 actions_ns;         /* first action → handed to the first device, without ct_ns */
-    u64 ct_ns;              /* in conntrack: from each such action → the next action */
-    u64 devices_ns;         /* first → last device: tunnels, bonds, VLANs */
-    u64 qdisc_ns;           /* handed to the last device → to its driver */
+    u64 forward_ns;         /* received -> handed to the first device, when no Open vSwitch was seen */
+    u64 lookup_ns;          /* received -> first action of Open vSwitch, or -> its upcall */
+    u64 upcall_ns;          /* upcall -> first action of the packet that came back */
+    u64 actions_ns;         /* first action -> handed to the first device, without ct_ns */
+    u64 ct_ns;              /* in conntrack: from each such action -> the next action */
+    u64 devices_ns;         /* first -> last device: tunnels, bonds, VLANs */
+    u64 qdisc_ns;           /* handed to the last device -> to its driver */
 };
 
 /* Where asked (with_stacks), by which way the kernel came to the points of a packet. One that it did not come to is empty. Conntrack's

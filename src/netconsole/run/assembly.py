@@ -39,6 +39,7 @@ from netconsole.session.live import LiveSession
 from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import News
+from netconsole_collector.kernel import heap
 
 SELDOM_S = SELDOM_EVERY_MS / 1000
 
@@ -115,6 +116,7 @@ def live_run(
 
     ``left_out``: probes that do not start, and why. ``later``: probes that start when there is room for them.
     """
+    heap.one_for_all_threads()
     packets = _packet_file(plan)
     session = session_of(plan, host)
     enforcer = Enforcer(session, plan.profile, plan.manifests, host)

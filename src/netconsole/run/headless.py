@@ -32,6 +32,7 @@ from netconsole.telemetry.frames import SourceName
 from netconsole.telemetry.session import News, ReadsWhole, Session
 from netconsole.telemetry.state import State
 from netconsole.telemetry.words import short_reason
+from netconsole_collector.kernel import heap
 
 SETTLE_LIMIT_S = 60.0
 """How long to wait for probes. The run then goes on without those that are not attached."""
@@ -66,6 +67,7 @@ def measure_together(lives: Sequence[LiveRun], duration_s: float, note: str | No
             live.start()
         if not stop.wait(lambda: all(one.settled() for one in sessions), SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
+        heap.trim()  # of what starting has taken
         # Begin and end with whole intervals, so that everything in between is counted exactly. Begin and end with a
         # reading of everything, or what is read less often would have losses of before, and lack the last ones.
         _next_interval(sessions, stop, interval_s, _read_whole(sessions, at_once=True))
@@ -137,6 +139,7 @@ def record(live: LiveRun, recorder: Recorder, duration_s: float | None) -> bool:
         live.start()
         if not stop.wait(lambda: session.settled() and _closed(session) > 0, SETTLE_LIMIT_S) and stop.requested:
             raise Interrupted("ended while the probes were starting")
+        heap.trim()  # of what starting has taken
         attached = _say_refused(session, manifests)
         with session.view() as state:
             begun, now_ns = _intervals(state), builder.totals(state).mono_ns

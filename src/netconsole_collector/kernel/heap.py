@@ -3,7 +3,9 @@
 import ctypes
 import gc
 
-_M_ARENA_MAX = -8
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
+_LARGE_BYTES = 64 * 1024
+"""Blocks from this size on go back to the kernel when they are freed. By default glibc keeps ever larger ones."""
 
 
 def one_for_all_threads() -> None:
@@ -12,6 +14,7 @@ def one_for_all_threads() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc's
         libc.mallopt(_M_ARENA_MAX, 1)
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
     trim()
 
 

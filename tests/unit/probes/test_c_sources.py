@@ -31,6 +31,12 @@ def names(manifests: list[Manifest]) -> list[str]:
 
 
 @pytest.mark.parametrize("manifest", BPF, ids=names(BPF))
+def test_a_source_is_ascii(manifest: Manifest) -> None:
+    """One other character in a header, and Python keeps the texts of all probes with two bytes for each character."""
+    assert manifest.code().isascii()
+
+
+@pytest.mark.parametrize("manifest", BPF, ids=names(BPF))
 def test_events_leave_in_one_place_only(manifest: Manifest) -> None:
     source = own_source(manifest)
     assert not re.search(r"ringbuf_output|ringbuf_reserve|perf_submit|trace_printk", source)
