@@ -81,10 +81,10 @@ def collector_command(*arguments: str) -> list[str]:
 def program_command(module: str, *arguments: str) -> list[str]:
     """The argument vector that runs ``main(arguments)`` of a module of netconsole_collector.
 
-    It is isolated from environment variables and the user's site packages.
+    It is isolated from environment variables and all site packages: it needs the standard library alone.
     """
     python = os.environ.get("NETCONSOLE_PYTHON") or SYSTEM_PYTHON
-    return [python, "-I", "-c", _START, str(collector_package().parent), module, *arguments]
+    return [python, "-I", "-S", "-c", _START, str(collector_package().parent), module, *arguments]
 
 
 def measuring_command() -> list[str]:
