@@ -6,6 +6,7 @@ whose socket is one of its own (facts ``vm/…``, ``ovs/interface/…``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -19,6 +20,8 @@ SnapshotRow: TypeAlias = Mapping[str, SnapshotValue]
 
 WORKER = "vhost worker"
 _ON = ("on", "yes", "true", "True")
+_OF_FACTS = re.compile(r"unnamed|.* #\d+", re.DOTALL)
+"""Names that only facts have: of a machine without a name, and of the second one of a name."""
 
 
 class MachineFigures:
@@ -142,8 +145,9 @@ def machines(snapshot: Snapshot) -> list[str]:
     for probe, table in (("vm_states", "machines"), ("thread_waits", "threads"), ("tun_queues", "queues")):
         data = snapshot.probes.get(probe)
         found |= {str(row["vm"]) for row in (data.tables.get(table, []) if data is not None else []) if row.get("vm")}
-    # Facts know a machine without a name as "unnamed": they are compared with those of another day.
-    return sorted(found or {fact_parts(key)[1] for key in snapshot.facts if key.startswith("vm/")})
+    told = {fact_parts(key)[1] for key in snapshot.facts if key.startswith("vm/")}
+    # Facts are compared with those of another day: they call a machine otherwise that has no name of its own.
+    return sorted(found | {name for name in told if not found or not _OF_FACTS.fullmatch(name)})
 
 
 def devices_of(facts: Mapping[str, FactData]) -> dict[str, set[str]]:

@@ -373,6 +373,22 @@ def test_all_machines_are_known_and_each_has_a_line() -> None:
     assert found["schema"] == "netconsole.vm/1" and found["vms"][0]["verdict"]["state"] == "free"
 
 
+def test_a_machine_that_facts_alone_know_is_one_of_them() -> None:
+    """It is behind Open vSwitch with DPDK, and no source of threads or processes ran. Names of facts alone are none."""
+
+    def lose(document: dict[str, Any]) -> None:
+        del document["probes"]["vm_states"], document["probes"]["thread_waits"]
+        for name in ("dpdk-9", "unnamed", "unnamed #2", "web #2"):
+            document["facts"][f"vm/{name}/pid"] = {"value": 9}
+
+    def lose_all(document: dict[str, Any]) -> None:
+        document["probes"] = {}
+        document["facts"] = {"vm/unnamed/pid": {"value": 9}}
+
+    assert machines(snapshot(lose)) == ["dpdk-9", "web"]
+    assert machines(snapshot(lose_all)) == ["unnamed"]
+
+
 def test_a_name_with_a_slash_finds_its_facts() -> None:
     def rename(document: dict[str, Any]) -> None:
         for probe, name in (("vm_states", "machines"), ("thread_waits", "threads"), ("tun_queues", "queues")):
