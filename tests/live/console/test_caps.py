@@ -10,9 +10,8 @@ import os
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,11 @@ from tests.support.live.disks import limited, loop
 from tests.support.live.network import run
 from tests.support.live.rivals import rival
 from tests.support.live.tiny_guest import HALTS, READS, SPINS, Card, TinyGuest
-from tests.support.live.vm_page import WAITS, Caps, first, only
+from tests.support.live.vm_page import WAITS, Caps, first, frames, only
 from tests.support.live.vm_page import caps as caps_of
 
 pytestmark = pytest.mark.costs  # its machines take a CPU, and say how much of it they get
 
-FRAME = bytes.fromhex("ffffffffffff 020000000001 88b5") + bytes(986)
-"""1 000 bytes: a broadcast of an EtherType for local experiments (IEEE 802, 88b5)."""
-PAUSE_S = 0.01
 CPU = max(os.sched_getaffinity(0))
 SHARE, PERIOD_US = 10, 100_000
 """Percent of a CPU, and how long a control group's account of it is."""
@@ -43,29 +39,6 @@ SOURCES = ("vm_states", "thread_waits", "link_rates", "io_limits")
 def guest(program: bytes, card: Card = Card.NONE, disk: str = "") -> Iterator[TinyGuest]:
     with closing(TinyGuest(program, card, disk)) as one:
         yield one
-
-
-@contextmanager
-def frames(one: TinyGuest, per_s: int) -> Iterator[None]:
-    """About so many a second go to it."""
-    ended = threading.Event()
-
-    def send() -> None:
-        while not ended.wait(PAUSE_S):
-            for _ in range(int(per_s * PAUSE_S)):
-                with suppress(OSError):  # what a queue sheds is told to the sender
-                    wire.send(FRAME)
-
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
-        wire.bind((one.tap, 0))
-        wire.setblocking(False)
-        sending = threading.Thread(target=send)
-        sending.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            sending.join()
 
 
 @contextmanager

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 from tests.support.console_command import COMMAND
@@ -13,8 +16,34 @@ from tests.support.live.tiny_guest import TinyGuest
 
 LIMIT_S = 90.0
 WAITS = "waits for a CPU"
+FRAME = bytes.fromhex("ffffffffffff 020000000001 88b5") + bytes(986)
+"""1 000 bytes: a broadcast of an EtherType for local experiments (IEEE 802, 88b5)."""
+PAUSE_S = 0.01
 Caps: TypeAlias = dict[str, dict[str, str]]
 """Each thing that may cap a machine by its name, and "first", which the page says."""
+
+
+@contextmanager
+def frames(one: TinyGuest, per_s: int) -> Iterator[None]:
+    """About so many a second go to it."""
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.wait(PAUSE_S):
+            for _ in range(int(per_s * PAUSE_S)):
+                with suppress(OSError):  # what a queue sheds is told to the sender
+                    wire.send(FRAME)
+
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+        wire.bind((one.tap, 0))
+        wire.setblocking(False)
+        sending = threading.Thread(target=send)
+        sending.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            sending.join()
 
 
 def caps(
