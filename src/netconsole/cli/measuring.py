@@ -212,8 +212,8 @@ def narrowed(
 ) -> Profile:
     """The profile with these filters for every probe that has such a knob, before what it says itself. Raises BadInput.
 
-    ``is_far``: another host is measured; a namespace of it is found by its name when the host is entered
-    (:mod:`netconsole.run.namespace_there`).
+    ``is_far``: another host is measured; a namespace or VM of it is found by its name when the host is entered
+    (:mod:`netconsole.run.named_there`).
     """
     from netconsole.probes.knobs import contradictions, refusal
 
@@ -285,21 +285,11 @@ def _of(manifest: Manifest, wanted: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _device_of(vm: str, is_far: bool) -> str:
-    """The tap of a VM on this machine. Raises BadInput where it has none, or several."""
-    from netconsole.base.checker import close
+    """The tap of a VM on this machine; of a far one not yet. Raises BadInput where it has none, or several."""
+    from netconsole.run.named_there import only_tap
     from netconsole_collector.names.vms import Vms
 
-    if is_far:
-        raise bad("--vm", "", "with --host give --device: netconsole does not know the far host's VMs yet")
-    machines = Vms().taps()
-    taps = machines.get(vm)
-    if taps is None:
-        known = close(vm, sorted(machines)) if machines else "; no VM runs here"
-        raise bad("--vm", "", f'no running VM is named "{safe(vm, 40)}"{known}')
-    if len(taps) != 1:
-        found = f"{len(taps)}: {', '.join(map(safe, taps[:8]))}; give one of them with --device" if taps else "none"
-        raise bad("--vm", "", f"VM {safe(vm, 40)} must have one tap, and has {found}")
-    return taps[0]
+    return "" if is_far else only_tap(vm, Vms().taps())
 
 
 def _inode(text: str, is_far: bool) -> int:

@@ -32,7 +32,7 @@ from netconsole.recording.packet_file import KNOB, PacketFile
 from netconsole.recording.recorder import Recorder, describe
 from netconsole.recording.writer import MAX_BYTES, MAX_S
 from netconsole.run import preflight
-from netconsole.run.namespace_there import located
+from netconsole.run.named_there import located
 from netconsole.run.preflight import RunPlan
 from netconsole.session.commands import SELDOM_EVERY_MS
 from netconsole.session.live import LiveSession

@@ -74,7 +74,7 @@ class PingBetween:
     def between(self, address: str = "", host: str | None = None) -> Between:
         """Where to measure. The name of a far namespace is not known yet. Raises BadInput."""
         from netconsole.ping.vantage import Between
-        from netconsole.run.namespace_there import inode_there
+        from netconsole.run.named_there import inode_there
         from netconsole_collector.names.netns_labels import is_namespace_inode
 
         limit_s, netns, inode = time_of("--limit", self.limit, "1ms", "60s", "1s"), self.netns, 0
@@ -104,7 +104,7 @@ def capture(
     from netconsole.base import output as out
     from netconsole.ping import capture as documents
     from netconsole.probes.catalogue import load_all
-    from netconsole.run.namespace_there import inode_there
+    from netconsole.run.named_there import inode_there
     from netconsole.run.ping_capture import vantage_run
     from netconsole.run.ping_run import Ending
 

@@ -1,4 +1,4 @@
-"""A namespace that is named for another host is the one there, for every probe that can be narrowed to one."""
+"""A namespace or VM that is named for another host is the one there, for every probe that can be narrowed to it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from netconsole.base.errors import BadInput
+from netconsole.base.fact_keys import FactData
 from netconsole.cli.measuring import Filters, Measuring
 from netconsole.host import door
 from netconsole.profile.scope import scope_of
-from netconsole.run.namespace_there import inode_there, located
+from netconsole.run.named_there import inode_there, located
 from netconsole.run.preflight import RunPlan
 from tests.support.local_line import host
 
@@ -54,3 +55,42 @@ def test_an_inode_is_not_asked_for(filters: Filters, there: Any, monkeypatch: py
 def test_here_no_host_is_said() -> None:
     with pytest.raises(BadInput, match=r"named \"no-such\": see ip netns list$"):
         inode_there("no-such")
+
+
+TAPS = {"web-07": ["vnet7"], "two": ["vnet1", "vnet2"], "dpdk": []}
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A far host with these VMs."""
+    facts = {f"vm/{vm}/pid": FactData(1) for vm in TAPS}
+    facts |= {
+        f"vm/{vm}/net/{number}/tap": FactData(tap) for vm, taps in TAPS.items() for number, tap in enumerate(taps)
+    }
+    monkeypatch.setattr("netconsole.sources.facts.collect", lambda _: facts)
+
+
+@pytest.mark.usefixtures("machines")
+def test_a_vm_of_the_host_stands_for_its_one_device_there() -> None:
+    plan = planned(Filters(vm="web-07"))
+    narrowed = located(plan, host())
+    devices = {one.name: one.knobs["device"] for one in narrowed.requests if "device" in one.knobs}
+    assert set(devices) >= {"kernel_drops", "tun_queues"} and set(devices.values()) == {"vnet7"}
+    scope = scope_of(narrowed.profile, plan.manifests)
+    assert scope is not None and scope.has("link_rates", {"device": "vnet7"})
+    assert not scope.has("link_rates", {"device": "vnet1"}) and narrowed.profile.given == {"vm": "web-07"}
+
+
+@pytest.mark.usefixtures("machines")
+@pytest.mark.parametrize(
+    ("vm", "says"),
+    [
+        ("two", "has 2: vnet1, vnet2; give"),
+        ("dpdk", "has none"),
+        ("web-7", "did you mean"),
+        ("\x1b[2J", "no running VM"),
+    ],
+)
+def test_a_vm_that_is_not_there_or_has_no_one_device_is_one_line(vm: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        located(planned(Filters(vm=vm)), host())
