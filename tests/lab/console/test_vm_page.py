@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lab.kernels.compiled import bring, shipped
+from tests.lab.machine.l2 import Guest
 from tests.lab.network.testbed import Testbed
 from tests.lab.network.traffic import frozen, stopped
 from tests.lab.pytest_inside import console_command
@@ -121,3 +123,34 @@ def test_what_limits_its_packets_is_named(
     assert found[name]["state"] == "caps" and said.format(**names) in found[name]["text"], found
     # Threads of a guest in an emulated machine may wait for a CPU as well, which is said before it.
     assert found["verdict"] in (found[name]["text"], found["waits for a CPU"]["text"])
+
+
+@contextlib.contextmanager
+def sending(host: Testbed, guest: Guest, per_s: int) -> Iterator[None]:
+    """The guest sends so many datagrams a second to the hypervisor."""
+    guest.keep_sending_udp(per_s, host.bridge, port=9)
+    try:
+        yield
+    finally:
+        guest.be_quiet()
+
+
+def test_a_policer_of_open_vswitch_is_named(host: Testbed) -> None:
+    """It sheds with the kernel's own policer, which is counted; what the guest sends is more than its rate."""
+    guest = host.guests[0]
+    tap = guest.card.tap
+    host.hypervisor.shell("modprobe -a sch_ingress cls_basic cls_matchall act_police")
+    host.ovs.vsctl("set", "interface", tap, "ingress_policing_rate=80", "ingress_policing_burst=8")
+    try:
+        with sending(host, guest, 500):
+            found = caps(host, guest.name)
+            shown = host.hypervisor.run("tc", "-s", "filter", "show", "dev", tap, "ingress").text
+    finally:
+        host.ovs.vsctl("set", "interface", tap, "ingress_policing_rate=0", "ingress_policing_burst=0")
+    dropped = sum(map(int, re.findall(r"dropped (\d+)", shown)))
+    assert "police" in shown and dropped > 100, shown
+    told = found["a policer of Open vSwitch"]
+    assert told["state"] == "caps" and told["text"].startswith(f"Open vSwitch polices {tap} to 80.0kbit/s; it sends ")
+    assert found["verdict"] == told["text"], "nothing else kept it from its limit"
+    free = caps(host, guest.name)["a policer of Open vSwitch"]
+    assert free["state"] == "free", free
