@@ -67,7 +67,8 @@ def of_recording(path: Path) -> Snapshot:
 
 
 def test_what_caps_it_is_said_wherever_it_is_looked_at(server: SshServer, tmp_path: Path) -> None:
-    before, after, far, replay = (tmp_path / name for name in ("before.json", "after.json", "far.json", "one.ncrec"))
+    before, after, far, narrow = (tmp_path / f"{name}.json" for name in ("before", "after", "far", "narrow"))
+    replay = tmp_path / "one.ncrec"
     with closing(TinyGuest(HALTS, Card.HUB)) as one:
         console("snapshot", "-o", str(before))
         with shaped(one):
@@ -77,9 +78,12 @@ def test_what_caps_it_is_said_wherever_it_is_looked_at(server: SshServer, tmp_pa
             console("snapshot", "-o", str(after))
             console("snapshot", "-o", str(far), "--host", ADDRESS, environment=server.environment)
             console("record", "-o", str(replay))
+            alone = ("--host", ADDRESS, "--vm", one.name)
+            console("snapshot", "-o", str(narrow), *alone, environment=server.environment)
     capped = f"tbf of 80 kbit/s at {one.tap} lets no more through: "
     assert there["verdict"]["text"].startswith(capped)
-    for taken in (load(after), load(far), of_recording(replay)):
+    assert {row["device"] for row in load(narrow).probes["link_rates"].tables["links"]} == {one.tap}
+    for taken in (load(after), load(far), load(narrow), of_recording(replay)):
         assert said(taken, one.name).startswith(capped)
     (change,) = [found for found in compare(load(after), [load(before)]).machines if found.vm == one.name]
     assert change.is_capped and change.current.startswith(capped) and not change.baseline.startswith(capped)
