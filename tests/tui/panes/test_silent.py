@@ -81,6 +81,28 @@ def test_a_recording_cannot_be_changed_so_no_key_is_advised() -> None:
     assert catalogue.missing(refused, path) == "host_path is unsupported: no kprobes."
 
 
+def test_a_pane_whose_first_probe_is_away_is_empty_while_the_others_have_no_row() -> None:
+    disk = catalogue.panes(MANIFESTS, ("io_limits",))["disk"]
+    assert disk.probes[0] == "block_path"
+    idle = Scenario().hello().status("io_limits")
+    said = "Disk: not in profile summary; profile disk has it. io_limits: nothing so far."
+    assert catalogue.missing(scene(idle, Profile("summary")), disk) == f"{said} {catalogue.DOCTOR}"
+    row = {"labels": {"device": "vda", "vm": "web-07"}, "counts": {"passed": (1, 1)}}
+    limited = Scenario().hello().status("io_limits").table("io_limits", "limits", [row])
+    assert catalogue.missing(scene(limited), disk) == ""
+    assert catalogue.missing(scene(Scenario().hello().status("io_limits").status("block_path")), disk) == ""
+    over = "its ten minutes are over"
+    ended = Scenario().hello().status("io_limits").status("block_path", "off", why=over)
+    assert over in catalogue.missing(scene(ended), disk)
+
+
+def test_an_empty_pane_says_that_nobody_may_load_a_program() -> None:
+    one = scene(profile=Profile("summary"))
+    one.state.capabilities["privileges"] = frames.Capability(ok=False, why="netconsole needs root")
+    flows = catalogue.panes(MANIFESTS, ())["flows"]
+    assert catalogue.missing(one, flows).startswith("Flows: netconsole needs root.")
+
+
 def test_a_table_of_another_mode_says_how_to_fill_it() -> None:
     block = table_block(MANIFESTS[WAITS], "refused")
     one = scene(Scenario().hello().status(WAITS))

@@ -16,7 +16,7 @@ from netconsole.tui.panes.cost import pane as cost
 from netconsole.tui.panes.drops import balance, places
 from netconsole.tui.panes.overview import against_baseline, stands_out
 from netconsole.tui.scene.scene import Scene, reason
-from netconsole.tui.scene.silent import why_absent
+from netconsole.tui.scene.silent import why_absent, why_no_program
 
 
 @dataclass(frozen=True)
@@ -123,21 +123,33 @@ def left_out(scene: Scene | None, pane: Pane) -> frozenset[str]:
 
 
 def missing(scene: Scene, pane: Pane) -> str:
-    """What is said in place of a pane's tables: why none of its probes measures here; empty when one does."""
+    """What is said in place of a pane's tables: why none of its probes fills them; empty when one does.
+
+    Its first probe fills them also while it has seen nothing; of another one that has no row, the pane would be empty.
+    """
     if not pane.missing:
         return ""
     states = [scene.state.probes[name] for name in pane.probes if name in scene.state.probes]
-    if any(state.measuring or not state.settled for state in states):
+    measuring = [state for state in states if state.measuring]
+    if any(not state.settled for state in states):
         return ""
-    told = _refusal(states)
+    if any(state.name == pane.probes[0] or _has_rows(state) for state in measuring):
+        return ""
+    told = _refusal([state for state in states if not state.measuring])
     idle = [name for name in pane.probes if name in scene.manifests and name not in scene.state.probes]
+    is_live = scene.replay is None
     if idle and not told:
-        told = f"{pane.title}: {why_absent(scene, idle[0], pane.profile)}."
-    if scene.replay is not None:
-        return told or pane.missing
-    if idle and states:
+        why = why_no_program(scene, idle[0]) or why_absent(scene, idle[0], pane.profile)
+        told = f"{pane.title}: {why}."
+    elif idle and is_live:
         told += f" Not tried: {', '.join(idle)}."
-    return f"{told or pane.missing} {DOCTOR}"
+    if measuring:
+        told += f" {', '.join(state.name for state in measuring)}: nothing so far."
+    return f"{told or pane.missing} {DOCTOR}" if is_live else told or pane.missing
+
+
+def _has_rows(state: ProbeState) -> bool:
+    return bool(state.histograms) or any(table.rows for table in state.tables.values())
 
 
 def _refusal(states: Sequence[ProbeState]) -> str:

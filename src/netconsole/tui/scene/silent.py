@@ -30,7 +30,7 @@ def why_silent(scene: Scene, probe: str, way_out: str = "; e starts it") -> str:
     """
     state = scene.state.probes.get(probe)
     if state is None or state.status == "off":
-        if why := _why_no_program(scene, probe):
+        if why := why_no_program(scene, probe):
             return f"{probe}: {why}"
         why = why_absent(scene, probe) if state is None else reason(state) or "switched off"
         return f"{probe}: {why}{way_out if scene.replay is None else ''}"
@@ -43,7 +43,7 @@ def why_silent(scene: Scene, probe: str, way_out: str = "; e starts it") -> str:
     return f"{probe} {state.status}: {reason(state)}"
 
 
-def _why_no_program(scene: Scene, probe: str) -> str:
+def why_no_program(scene: Scene, probe: str) -> str:
     """Why this host runs no BPF program for us, if the probe has any: no key starts it then."""
     manifest = scene.manifests.get(probe)
     if scene.replay is not None or manifest is None or manifest.source != "bpf":
