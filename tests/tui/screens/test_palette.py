@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from netconsole.tui.panes import named_rows
 from netconsole.tui.screens.find import Findable, found
 from netconsole.tui.screens.pages.detail import DetailScreen
 from tests.support.tui.running import running
@@ -84,3 +85,13 @@ NAMES = ("web-107", "web-07", "web-070", "a07", "db-1")
 def test_the_best_match_is_first(text: str, names: list[str]) -> None:
     entries = [Findable(name, "", "a virtual machine", lambda: None) for name in NAMES]
     assert [entry.name for entry in found(entries, text)] == names
+
+
+def test_what_it_is_about_stands_before_what_only_names_it() -> None:
+    """`:vnet7` opens a row of vnet7, not one of its peer that happens to have the shorter name."""
+    labels = {"location": "nft_do_chain", "device": "vnet7", "netns": "host", "vm": "web-07"}
+    assert named_rows._name(labels, {}) == "web-07 vnet7 nft_do_chain host"
+    names = ("eth0 host veth vnet7", "vnet7 web veth noqueue eth0 host")
+    entries = [Findable(name, "", "Links", lambda: None) for name in names]
+    assert [entry.name for entry in found(entries, "vnet7")] == [names[1], names[0]]
+    assert [entry.name for entry in found(entries, "eth0")] == list(names)

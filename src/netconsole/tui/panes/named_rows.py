@@ -45,6 +45,12 @@ def _rows(scene: Scene) -> Iterator[RowState]:
 
 
 def _name(labels: Mapping[str, Label], machines: Mapping[Label, Label]) -> str:
-    vm = labels.get("vm") or machines.get(labels.get("device"))
-    said = [f"{name} {value}" if isinstance(value, int) else value for name, value in labels.items() if name != "vm"]
-    return " ".join(figure.safe(value, 48) for value in ([vm] if vm else []) + said if value not in (None, ""))
+    """First what it is about: its VM and its device."""
+    device = labels.get("device")
+    rest = [
+        f"{name} {value}" if isinstance(value, int) else value
+        for name, value in labels.items()
+        if name not in ("vm", "device")
+    ]
+    known = (labels.get("vm") or machines.get(device), device, *rest)
+    return " ".join(figure.safe(value, 48) for value in known if value not in (None, ""))

@@ -43,7 +43,8 @@ class Findable(NamedTuple):
 def found(entries: Sequence[Findable], text: str) -> list[Findable]:
     """The entries that have every word of ``text``, the best first: it is a word of the name, begins it, is in it.
 
-    Of two that are equally good the shorter name is first, then the one that was given first.
+    Of two that are equally good that one is first which has fewer words before it, then the shorter name, then the
+    one that was given first.
     """
     words = text.lower().split()
     if not words:
@@ -55,8 +56,9 @@ def found(entries: Sequence[Findable], text: str) -> list[Findable]:
         name, what = entry.name.lower(), entry.what.lower()
         if all(word in name or word in what for word in words):
             rank = -1 if entry.after else max(_rank(name, word) for word in words)
-            ranked.append((rank, len(name), place, entry))
-    return [entry for *_, entry in sorted(ranked, key=lambda one: one[:3])]
+            before = max(name.partition(word)[0].count(" ") for word in words)
+            ranked.append((rank, before, len(name), place, entry))
+    return [entry for *_, entry in sorted(ranked, key=lambda one: one[:4])]
 
 
 def _rank(name: str, word: str) -> int:
