@@ -82,7 +82,7 @@ def test_the_chart_of_a_time_says_its_unit() -> None:
     scene = Scene(session.state, MANIFESTS, PROFILE, Connection("live"))
     assert "709 ms" in page_of(scene, subject)
     chart = "\n".join("".join(text for text, _ in line) for line in row_chart.lines(scene, subject, 100, 20))
-    assert "peak 709 ms at" in chart and "709M" not in chart
+    assert "peak 709 ms at" in chart and "709M" not in chart and "_ns" not in chart
 
 
 def test_no_hint_names_the_table_of_the_row() -> None:
@@ -118,8 +118,11 @@ def test_a_row_that_is_gone_still_shows_what_it_was() -> None:
     stream.state.apply(frames.Status(**stream.stamp("link_rates"), state="attached", mode="summary"))
     scene = Scene(stream.state, MANIFESTS, PROFILE, Connection("live"), log=(one,))
     page = "\n".join("".join(text for text, _ in line) for line in row_page.lines(scene, gone, 100))
-    assert "this row is gone" in page and "339 packets · peak 50/s" in page
+    assert "this row is gone" in page and "339 packets · peak 50/s" in page and "as it was, packets per second" in page
     assert f"begins {clock(one.since_ns)} … ends {clock(one.ended_ns or 0)}" in page
+    waited = replace(one, unit="ns", history=(0.0, 861e6, 20e6))
+    page = page_of(replace(scene, log=(waited,)), gone)
+    assert "861 ms ▁" in page or re.search(r"861 ms +█", page), "a time has its unit"
     end_ns = one.since_ns + 1000 * 10**9
     longer = replace(one, ended_ns=end_ns, kept=array("f", [50.0] * SAMPLES).tobytes())
     scene = Scene(stream.state, MANIFESTS, PROFILE, Connection("live"), log=(longer,))

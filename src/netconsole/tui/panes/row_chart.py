@@ -47,7 +47,7 @@ def history(scene: Scene, subject: Subject) -> History | None:
     if subject.kind == "table" and (table := state.tables.get(subject.name)) is not None:
         spec = manifest.tables[subject.name]
         values, tick = table.history(subject.key, spec.sort), table.timeline.tick
-        what, unit = f"{spec.sort} per second", row_page.time_unit(spec)
+        what, unit = row_page.sorted_by(spec), row_page.time_unit(spec)
     elif subject.kind == "histogram" and (group := state.histograms.get(subject.name)) is not None:
         row = group.rows.get(subject.key)
         values, tick = group.history(subject.key), group.timeline.tick

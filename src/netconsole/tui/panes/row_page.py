@@ -182,7 +182,8 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
                 first_ns = one.ended_ns - len(one.past) * scene.state.sources[state.source].usual_interval_ns
                 is_whole = first_ns <= one.since_ns + TOLERANCE_NS
                 ends = f"begins {clock(one.since_ns)}" if is_whole else clock(first_ns), f"ends {clock(one.ended_ns)}"
-                yield from _chart(one.past, 0, width, "as it was, per second", "", ends)
+                unit, things = ("ns", "") if one.unit == "ns" else ("", f"{one.unit} ")
+                yield from _chart(one.past, 0, width, f"as it was, {things}per second", unit, ends)
         return
     yield [(f"{_INDENT}{'first seen':<14}", "dim"), (events.clock(row.first_seen_ns)[:8], "")]
     yield [(f"{_INDENT}{'last active':<14}", "dim"), (events.clock(row.last_active_ns)[:8], "")]
@@ -202,9 +203,12 @@ def _table(scene: Scene, state: ProbeState, manifest: Manifest, subject: Subject
         now_ns = scene.state.sources[state.source].closed_wall_ns or row.last_active_ns
         yield from _packet(row.example, ago(row.example.wall_ns, now_ns))
         yield []
-    yield from _chart(
-        table.history(row.key, spec.sort), table.timeline.tick, width, f"{spec.sort} per second", time_unit(spec)
-    )
+    yield from _chart(table.history(row.key, spec.sort), table.timeline.tick, width, sorted_by(spec), time_unit(spec))
+
+
+def sorted_by(spec: TableSpec) -> str:
+    """What the history of a row is of; a time has its unit beside its figures."""
+    return f"{spec.sort.removesuffix('_ns').replace('_', ' ')} per second"
 
 
 def time_unit(spec: TableSpec) -> str:
