@@ -30,6 +30,7 @@ class Host:
         self.places = [(vm, queue) for vm in range(vms) for queue in range(queues)]
         self.ticks = 0
         self.totals: dict[tuple[str, str, RowKey], Buckets] = {}
+        self.dropped: dict[tuple[int, int], int] = {}
 
     def interval(
         self,
@@ -63,7 +64,8 @@ class Host:
                 gauges |= {"unanswered": int(unanswered and place in stuck)}
                 vhost.append({"labels": labels(*place, direction=direction), "counts": counts, "gauges": gauges})
             dropped = 500 if place in stuck else ring_full
-            counts = {"packets": (moved + dropped, 1), "ring_full": (dropped, dropped), "taken": (moved, 1)}
+            self.dropped[place] = self.dropped.get(place, 0) + dropped
+            counts = {"packets": (moved + dropped, 1), "ring_full": (dropped, self.dropped[place]), "taken": (moved, 1)}
             rings.append({"labels": labels(*place), "counts": counts, "gauges": {"size": 1000}})
             spread.append({"labels": labels(*place), "counts": {}, "gauges": {"flows": 12}})
             counts = {"cpu_ns": (300 * INTERVAL_NS // 1000 if moved else 0, 1), "switches": (moved, 1)}

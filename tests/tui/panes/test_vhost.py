@@ -136,6 +136,8 @@ def test_the_worst_of_1600_queues_is_found(host: tuple[Host, PlayedSession]) -> 
     rows = vhost.block().rows(scene)
     assert len(rows) == 1600
     assert (rows[0].cells["vm"].text, rows[0].cells["state"].text) == ("vm-100", "! late interrupts")
+    tied = [row.cells["device"].text for row in rows[1:50]]
+    assert tied == sorted(tied), "equal ones never change places"
     worst = max(rows, key=lambda row: float(row.cells["irq_p99"].sort or 0))
     assert (worst.cells["vm"].text, worst.cells["queue"].text) == ("vm-100", "4")
     assert vhost.block().title(scene).startswith("vhost queues, worst first · 1\u202f600 queues · 50 active")

@@ -190,8 +190,9 @@ def _vm(by: dict[str, RowState]) -> Label:
     return next((row.labels.get("vm") for row in by.values() if row.labels.get("vm")), None)
 
 
-def _worth(one: Ranked) -> tuple[float, ...]:
+def _worth(one: Ranked) -> tuple[float, float, float, str]:
+    """What a queue is ranked by; equal ones have an order of their own, so that none jumps."""
     queue = one.queue
     dropped = (queue.ring.per_s("ring_full") if queue.ring else None) or 0.0
     moved = sum(row.per_s("packets") or 0.0 for row in (queue.to_guest, queue.from_guest) if row is not None)
-    return one.status.urgency, -dropped, -moved
+    return one.status.urgency, -dropped, -moved, str(queue.place)
