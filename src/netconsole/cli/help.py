@@ -21,7 +21,7 @@ EXAMPLES = (
     ("netconsole doctor", "says what works on this host, what does not and why, and what would help"),
     ("netconsole snapshot --duration 30s --note 'web-07 is slow' -o ticket.md", "measures 30 s, and writes a report"),
     ("netconsole compare now.json quiet", "says what changed since the baseline quiet"),
-    ("netconsole --host ssh://root@hv-017", "the same, of another host; nothing is installed there"),
+    ("netconsole --host ssh://root@hv-017", "opens the console for another host; nothing is installed there"),
 )
 
 

@@ -74,7 +74,7 @@ def first(lines: Sequence[SummaryLine], most: int) -> Iterator[ReportBlock]:
     """So many of the lines, and how many there are besides."""
     yield SummaryLines(list(lines[:most]))
     if len(lines) > most:
-        yield Note(f"{len(lines) - most} more lines are below.")
+        yield Note(f"{figure.things(len(lines) - most, 'more lines')} below.")
 
 
 def kept(snapshot: Snapshot) -> list[SummaryLine]:

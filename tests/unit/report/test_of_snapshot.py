@@ -73,7 +73,7 @@ def test_what_has_no_room_at_the_top_comes_first_behind() -> None:
     found = of_snapshot(msgspec.convert(document, Snapshot), most=3)
     top = found.blocks[1]
     assert isinstance(top, SummaryLines) and [line.text for line in top.lines] == ["thing 0", "thing 1", "thing 2"]
-    assert found.blocks[2] == Note("2 more lines are below.")
+    assert found.blocks[2] == Note("2 more lines below.")
     assert found.behind[0] == Heading("What else stands out")
     others = found.behind[1]
     assert isinstance(others, SummaryLines) and [line.text for line in others.lines] == ["thing 3", "thing 4"]

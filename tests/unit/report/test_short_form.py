@@ -23,7 +23,7 @@ def probe(status: str = "attached", **more: Any) -> dict[str, Any]:
     return {"status": status, "attach": [], **more}
 
 
-@pytest.mark.parametrize(("most", "note"), [(2, "3 more lines are below."), (4, "1 more lines are below."), (5, "")])
+@pytest.mark.parametrize(("most", "note"), [(2, "3 more lines below."), (4, "1 more line below."), (5, "")])
 def test_so_many_lines_are_first_and_it_says_how_many_are_not(most: int, note: str) -> None:
     lines = [SummaryLine("!", str(number)) for number in range(5)]
     assert list(first(lines, most)) == [SummaryLines(lines[:most]), *([Note(note)] if note else [])]
