@@ -189,6 +189,24 @@ class TestWholeSentence:
         table.move(1)
         assert table.lines_wanted() == 1 + 2, "that of the other row is whole already"
 
+    def test_what_columns_cut_of_the_row_under_the_cursor_stands_in_the_free_lines(self) -> None:
+        columns = [TableColumn("a", "place", 6), TableColumn("b", "cause", 4), TableColumn("c", "n", 2, right=True)]
+        table = TableModel("t", "title", columns)
+        table.put(Region(0, 0, 40, 7))
+        cells = {"a": Cell("nft_do_chain"), "b": Cell("rule"), "c": Cell("12345")}
+        both = {"a": Cell("nft_do_chain"), "b": Cell("a policy")}
+        table.show([TableRow(1, cells), TableRow(2, both), TableRow(3, {"a": Cell("lo")})], 0.0)
+
+        def below(has_focus: bool = True) -> str:
+            return "".join(text for y in (5, 6) for text, _ in table.line(y, has_focus)).strip()
+
+        assert below() == "nft_do_chain", "a figure is no word"
+        assert below(has_focus=False) == ""
+        table.move(1)
+        assert below().split() == ["place:", "nft_do_chain", "·", "cause:", "a", "policy"]
+        table.move(1)
+        assert below() == ""
+
 
 class TestColumns:
     COLUMNS = (TableColumn("a", "A", 10, grow=1), TableColumn("b", "B", 8, spare=1), TableColumn("c", "C", 8, spare=2))

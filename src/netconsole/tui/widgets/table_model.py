@@ -5,7 +5,7 @@ It is no widget: one widget may show several tables (:mod:`netconsole.tui.widget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -261,28 +261,37 @@ class TableModel:
             is_under_cursor = index == self._cursor_index and (has_focus or self._is_led)
             return [(text, "cursor") for text, _ in line] if is_under_cursor else line
         if self._keys:
-            return self._whole_line(index - len(self._keys), width)
+            return self._whole_line(index - len(self._keys), width, has_focus or self._is_led)
         return [(figure.fit(f" {self._note_line(index, width)}", width), "dim")]
 
     def lines_wanted(self) -> int:
         """The lines that it needs for all rows and, below them, the whole sentence of the one under the cursor."""
         return self._body_top() + len(self._keys) + len(self._whole_sentence())
 
-    def _whole_line(self, free: int, width: int) -> Line:
-        """A free line below the rows: the sentence of the row under the cursor, where its column cuts it."""
-        lines = self._whole_sentence()
+    def _whole_line(self, free: int, width: int, has_focus: bool) -> Line:
+        """A free line below the rows: what columns cut of the row under the cursor; without focus a sentence alone."""
+        lines = self._whole_sentence() or (self._whole_words() if has_focus else [])
         is_last = free == self._body_lines() - len(self._keys) - 1
         text = " ".join(lines[free:]) if is_last else "".join(lines[free : free + 1])
         return [(figure.fit(" " * _WHOLE_INDENT + text, width), "dim")] if text else [(" " * width, "")]
 
     def _whole_sentence(self) -> list[str]:
+        sentence = next((cell.text for _, cell in self._cut_cells() if cell.sentence is not None), "")
+        return folded(sentence, self.region.width - _WHOLE_INDENT) if sentence else []
+
+    def _whole_words(self) -> list[str]:
+        cut = list(self._cut_cells())
+        said = [f"{column.title}: {cell.text}" if column.title and cut[1:] else cell.text for column, cell in cut]
+        return folded(" · ".join(said), self.region.width - _WHOLE_INDENT) if said else []
+
+    def _cut_cells(self) -> Iterator[tuple[TableColumn, Cell]]:
+        """Those of the row under the cursor whose text has no room in its column."""
         row = self._rows.get(self.cursor_key)
         cells = {} if row is None else row.cells
         for column, _, columns in self._placed:
             cell = cells.get(column.name, _BLANK)
-            if cell.sentence is not None and figure.width(cell.text) > columns:
-                return folded(cell.text, self.region.width - _WHOLE_INDENT)
-        return []
+            if not column.right and cell.history is None and figure.width(cell.text) > columns:
+                yield column, cell
 
     def _note_line(self, index: int, width: int) -> str:
         """A line of what is said without rows. What has no room in the last line is cut there."""
