@@ -32,8 +32,11 @@ class BudgetAction:
 
 
 def describe(action: BudgetAction) -> str:
-    """In a sentence: ``counters alone: kernel time of all probes is 5.03 % of one core; the limit is 2 %``."""
-    if action.measured is None:
+    """In a sentence: ``counters alone: kernel time of all probes is 5.03 % of one core; the limit is 2 %``.
+
+    A reason that names a row has its figure already (``vnet7 FULL_RING: 200/s, more than 100``).
+    """
+    if action.measured is None or ": " in action.because:
         return f"{action.action}: {action.because}"
     what, comma, unit = action.because.rpartition(", ")
     size = figure.number(action.measured)

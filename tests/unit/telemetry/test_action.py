@@ -22,6 +22,10 @@ from netconsole.telemetry.action import BudgetAction, describe
             BudgetAction(1.0, "p", "counters alone", "rate of all events, per second", 7254.0, 2_000_000.0),
             "counters alone: rate of all events is 7.25k per second; the limit is 2.00M per second",
         ),
+        (
+            BudgetAction(1.0, "p", "details of device=tap0", "tap0: 200/s, more than 100; for 3 s", 200.0, 100.0),
+            "details of device=tap0: tap0: 200/s, more than 100; for 3 s",
+        ),
         (BudgetAction(1.0, "p", "pinned", "the user asked for it"), "pinned: the user asked for it"),
     ],
 )
