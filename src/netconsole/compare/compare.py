@@ -53,9 +53,9 @@ from netconsole.compare.pseudonyms import NAMES, WHY, DifferingNames, differing_
 from netconsole.compare.sentences import figures, sentence
 from netconsole.compare.significance import dispersion, false_discovery_limit
 from netconsole.compare.sums import Pair, Part, change_of, rests, said_once
-from netconsole.findings.share import RECEIVED, SENT, passing
 from netconsole.probes.manifest import Manifest
 from netconsole.snapshot.document import IncidentData, Snapshot, SnapshotValue, number, seconds
+from netconsole.snapshot.passing import RECEIVED, SENT, passing
 
 FALSE_DISCOVERIES = 0.01
 """The share of findings that may be chance. When nothing has changed, it is the probability of any finding."""

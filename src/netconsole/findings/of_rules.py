@@ -19,9 +19,10 @@ from netconsole.findings.rules import (
     words_of_histogram,
     words_of_table,
 )
-from netconsole.findings.share import Packets, passing
+from netconsole.findings.share import Packets
 from netconsole.findings.windows import LONG, MIN_SAMPLES, PAUSE, SHORT, Family, Window, Windows
 from netconsole.probes.manifest import ColumnSpec, FindingSpec, Manifest
+from netconsole.snapshot.passing import passing
 from netconsole.telemetry.frames import Label
 from netconsole.telemetry.ledger import LEDGER_COUNTS
 from netconsole.telemetry.state import ProbeState

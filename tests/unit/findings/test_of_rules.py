@@ -10,10 +10,11 @@ from netconsole.base import figure
 from netconsole.findings.incidents import Incidents
 from netconsole.findings.of_rules import HISTORY
 from netconsole.findings.rules import commands
-from netconsole.findings.share import RECEIVED, SENT, Packets, _between, _Span, passing
+from netconsole.findings.share import Packets, _between, _Span
 from netconsole.findings.windows import LONG, PAUSE, SHORT
 from netconsole.probes import catalogue
 from netconsole.probes.manifest import FindingSpec, Manifest
+from netconsole.snapshot.passing import RECEIVED, SENT, passing
 from netconsole.telemetry import frames
 from netconsole.telemetry.frames import Buckets, Count, Row
 from netconsole.telemetry.histogram import index
