@@ -61,6 +61,12 @@ async def test_esc_leaves_everything_as_it_was() -> None:
         assert one.app.screen is one.main and one.main.current == before
 
 
+async def test_what_is_typed_is_always_a_name() -> None:
+    async with running() as one:
+        text = await one.press("colon", *"drop", "tab", "q", "shift+tab", "1")
+        assert one.app.is_running and text.startswith("dropq1")
+
+
 async def test_an_action_of_the_table_is_done_on_the_table() -> None:
     async with running() as one:
         await one.press("colon", *"reverse", "enter")

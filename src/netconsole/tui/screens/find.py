@@ -99,6 +99,7 @@ class FindScreen(Screen[None]):
         yield Lines(id="over-footer")
 
     def on_mount(self) -> None:
+        self.query_one(LineTable).can_focus = False  # what is typed is always a name
         self.query_one(Input).focus()
         keys = [("Enter", "go there"), ("↑ ↓", "choose"), ("Esc", "back")]
         pieces: list[Piece] = []
