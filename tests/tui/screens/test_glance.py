@@ -41,6 +41,7 @@ async def test_200_vms_with_four_queues_each_fit_one_screen(size: tuple[int, int
         text = await one.press("a")
         assert "Queues of VMs · 800 · 1 !!" in text and "vm-000" in text and "····" in text
         assert "vm-007 vnet7 queue 2: !! stuck" in text and "S !! stuck" in text, "the cursor is on the worst"
+        assert "it hangs, or does not poll" in " ".join(text.split()), "nothing of what that means is cut"
         screen = one.app.screen
         assert isinstance(screen, GlanceScreen)
         shown = [screen.grid.line(y) for y in range(screen.grid.size.height)]

@@ -8,11 +8,13 @@ from textual.app import ComposeResult
 
 from netconsole.tui.panes import glance
 from netconsole.tui.scene.scene import Scene, Subject
-from netconsole.tui.screens.pages.text_page import OverScreen
+from netconsole.tui.screens.pages.text_page import OverScreen, wrap
 from netconsole.tui.widgets.cell_grid import CellGrid
 from netconsole.tui.widgets.lines import Lines
 from netconsole.tui.widgets.painted import Line, cut
 
+CELL_LINES = 3
+"""Of what is said of the cell under the cursor."""
 _NOTHING: list[Line] = [
     [(" No probe here watches queues of VMs, ports, PMD threads or block devices.", "")],
     [(" In a live session Enter on an empty pane (2, 3, d) starts one.", "dim")],
@@ -72,7 +74,7 @@ class GlanceScreen(OverScreen):
     def _say_cell(self) -> None:
         one, width = self._under_cursor, self.size.width
         lines = one.lines if one is not None else () if self._places else _NOTHING
-        self.query_one("#cell", Lines).show(*(cut(line, width) for line in lines))
+        self.query_one("#cell", Lines).show(*[part for line in lines for part in wrap(line, width)][:CELL_LINES])
 
     def on_cell_grid_moved(self) -> None:
         self._say_cell()
