@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from netconsole.tui.remembered import Remembered, file_of_user
+from netconsole.probes.catalogue import load_all
+from netconsole.tui.app import ConsoleApp
+from netconsole.tui.host_view import WatchedHost
+from netconsole.tui.panes.drops.places import DropPlaceKey
+from netconsole.tui.panes.overview.stands_out import IncidentKey
+from netconsole.tui.remembered import MOST_PINNED, Remembered, file_of_user, key_of, pinned
+from netconsole.tui.scene.scene import Subject
+from tests.support.fake_collector import Scenario
+from tests.support.tui.played import PROFILE, PlayedSession
 from tests.support.tui.running import Running, running
 
 DROPS = "kernel_drops-drops"
@@ -77,3 +85,41 @@ async def test_why_it_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pyt
     async with remembering() as one:
         one.main.turn_to(one.table(DROPS))
         assert "not remembered: " in await one.press("r")
+
+
+async def test_a_place_where_packets_die_is_on_top_the_next_time() -> None:
+    made = Scenario().hello().status("kernel_drops")
+    names = {"location": "f", "protocol": "UDP", "class": "suspicious", "provenance": "kernel", "netns": "host"}
+    rows = [
+        {"labels": {**names, "reason": reason, "device": device}, "counts": {"count": (1, 9)}}
+        for reason, device in (("FULL_RING", "vnet7"), ("QDISC_DROP", "eth0"))
+    ]
+    session = PlayedSession(made.table("kernel_drops", "drops", rows).end())
+    kept: list[object] = []
+    for _ in range(2):
+        host = WatchedHost(session, PROFILE, load_all(), remembered=Remembered(file_of_user()))
+        async with ConsoleApp(host).run_test() as pilot:
+            await pilot.pause()
+            await pilot.press("4")
+            table = host.main.view.tables["drop-places"]
+            if not kept:
+                kept = table.keys[1:2]
+                await pilot.press("down", "asterisk")
+            assert isinstance(kept[0], DropPlaceKey) and table.keys[:1] == kept
+
+
+def test_what_never_comes_again_or_has_no_room_is_not_kept() -> None:
+    row = Subject("probe", "table", "rows", (("device", "vnet7"), ("queue", 2), ("netns", None)))
+    event = Subject("probe", "event", "7", ())
+    long = Subject("probe", "table", "rows", (("process", "x" * 300),))
+    assert [key_of(one) for one in pinned([IncidentKey(1, row), event, long, row, ("a", "b")])] == [row]
+
+
+def test_many_rows_on_top_cost_no_other_choice() -> None:
+    rows = [Subject("probe", "table", "rows", (("device", f"vnet{number}"),)) for number in range(MOST_PINNED + 1)]
+    first = Remembered(file_of_user())
+    first.of("a").reverse = True
+    first.of("b").pinned = pinned(rows)
+    assert first.keep() == ""
+    again = Remembered(file_of_user())
+    assert again.of("a").reverse and [key_of(one) for one in again.of("b").pinned] == rows[1:]

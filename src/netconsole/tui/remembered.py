@@ -6,8 +6,9 @@ It may be absent or broken: then nothing is remembered, and the next choice writ
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -16,9 +17,12 @@ from netconsole.base import paths
 from netconsole.base.errors import BadInput
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes
+from netconsole.tui.panes.drops.places import DropPlaceKey
 from netconsole.tui.scene.scene import Subject
 
 MOST_BYTES = 256 * 1024
+MOST_PINNED = 200
+"""Rows of a table that are kept on top the next time, the newest: many never come again."""
 Kept = Annotated[str, Meta(max_length=256)]
 
 
@@ -26,7 +30,7 @@ class PinnedRow(msgspec.Struct, frozen=True):
     """A row, as its table knows it."""
 
     probe: Kept
-    kind: Literal["table", "histogram"]
+    kind: Literal["table", "histogram", "probe", "direction", "place"]
     name: Kept
     key: Annotated[tuple[tuple[Kept, Kept | int | None], ...], Meta(max_length=64)]
 
@@ -37,7 +41,7 @@ class TableChoice(msgspec.Struct):
     columns: Annotated[dict[Kept, bool], Meta(max_length=128)] = {}
     sort: Kept | None = None
     reverse: bool = False
-    pinned: Annotated[list[PinnedRow], Meta(max_length=200)] = []
+    pinned: Annotated[list[PinnedRow], Meta(max_length=MOST_PINNED)] = []
 
 
 class Choices(msgspec.Struct):
@@ -81,13 +85,25 @@ def file_of_user() -> Path:
     return paths.user_state() / "choices.json"
 
 
-def pinned(subject: Subject) -> PinnedRow | None:
-    """A row that can be pinned; None of what is no row of a table."""
-    if subject.kind not in ("table", "histogram"):
-        return None
-    return PinnedRow(subject.probe, subject.kind, subject.name, tuple(subject.key))
+def pinned(keys: Sequence[Hashable]) -> list[PinnedRow]:
+    """The rows that are kept on top the next time.
+
+    Not those that never come again (samples, incidents), and not those whose names the file has no room for.
+    """
+    found = []
+    for key in keys:
+        row = key._asdict() if isinstance(key, Subject) else {}
+        if isinstance(key, DropPlaceKey):
+            names = zip(("stage", "at", "cause"), key.name, strict=True)
+            row = {"probe": "", "kind": "place", "name": "", "key": tuple(names)}
+        with contextlib.suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(row, PinnedRow))
+    return found[-MOST_PINNED:]
 
 
-def subject_of(row: PinnedRow) -> Subject:
-    """The key of the row for its table."""
+def key_of(row: PinnedRow) -> Hashable:
+    """What its table knows the row by."""
+    if row.kind == "place":
+        name = cast(tuple[str, str, str], tuple(value for _, value in row.key))
+        return DropPlaceKey(name, Subject("", "table", "", ()))
     return Subject(row.probe, row.kind, row.name, row.key)

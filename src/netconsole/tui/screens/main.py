@@ -20,7 +20,7 @@ from netconsole.tui.panes.cost import budget
 from netconsole.tui.panes.drops import places
 from netconsole.tui.panes.overview import header, stands_out
 from netconsole.tui.panes.overview.header import Pause
-from netconsole.tui.remembered import Remembered, pinned, subject_of
+from netconsole.tui.remembered import Remembered, key_of, pinned
 from netconsole.tui.scene.live_scope import LiveScope
 from netconsole.tui.scene.scene import Scene, Subject
 from netconsole.tui.screens.pane_view import PaneView
@@ -271,8 +271,7 @@ class MainScreen(Screen[None]):
         table = message.table
         choice = self._remembered.of(table.name or "")
         choice.sort, choice.reverse = table.sort_column, table.reverse
-        rows = [pinned(key) for key in table.on_top if isinstance(key, Subject)]
-        choice.pinned = [row for row in rows if row is not None]
+        choice.pinned = pinned(table.on_top)
         self._keep()
 
     def _keep(self) -> None:
@@ -343,7 +342,7 @@ class MainScreen(Screen[None]):
         for name, table in view.tables.items():
             choice = self._remembered.of(name)
             table.choice, table.sort_column, table.reverse = choice.columns, choice.sort, choice.reverse
-            table.on_top = [subject_of(row) for row in choice.pinned]
+            table.on_top = [key_of(row) for row in choice.pinned]
             table.on_change = self._table_changed
         view.set_filter(self.filter)
         return view
