@@ -154,3 +154,10 @@ def test_a_total_of_bytes_says_of_what_it_is() -> None:
     heads = [column.title for column in table_block(shipped("link_rates"), "links").columns]
     assert heads[heads.index("rx B/s") + 1] == "rx B" and "total" not in heads
     assert "total" in [column.title for column in table_block(MANIFESTS[DROPS], "drops").columns]
+
+
+@pytest.mark.parametrize(("columns", "least"), [(39, 0), (58, 28), (79, 28), (119, 45)])
+def test_what_a_counter_means_is_the_last_word_to_shrink_and_its_figure_stays(columns: int, least: int) -> None:
+    block = table_block(shipped("protocol_counters"), "counters")
+    widths = {at.column.name: at.width for at in place(block.columns, columns)}
+    assert widths.get("meaning", 0) >= least and widths["count"] == 7

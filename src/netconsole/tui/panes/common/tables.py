@@ -48,6 +48,8 @@ MAX_ROWS = 2000
 QUIET_AFTER_NS = 60 * 10**9
 """On the overview a row that has counted nothing for so long makes room for others."""
 
+MEANING = "meaning"
+"""The label that says in words what a counter counts: the last one to shrink."""
 _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
     # shown as: least width, growth, most width
     "symbol": (14, 3, 30),
@@ -67,7 +69,7 @@ _LABEL_WIDTHS: dict[str, tuple[int, int, int]] = {
 _ORDER = ("class", "reason", "location", "device", "vm", "queue", "direction", "cpu", "softirq", "process", "worker",
           "socket", "port", "address", "protocol", "peer", "source", "target")  # fmt: skip
 """Labels in the order in which people ask for them; others follow as the manifest has them."""
-_EXTRA = {"netns": 19, "provenance": 18, "ethertype": 16, "l4": 13}
+_EXTRA = {"netns": 19, "provenance": 18, "ethertype": 16, "l4": 13, MEANING: 1, "class": 0}
 """How labels are shown that can be done without when there is little room; the highest goes first."""
 _FIRST_SPARES = (0, 2, 1)
 """Of the first three labels: the first always stays, the others longer than any figure but the most important."""
@@ -350,7 +352,7 @@ def _label_columns(spec: TableSpec | HistogramSpec, labels: Sequence[str]) -> li
     first = iter(_FIRST_SPARES)
     for name in ordered:
         its = spec.label(name)
-        usual = 0 if name == "class" else _EXTRA.get(its.shown_as or name)
+        usual = _EXTRA.get(name, _EXTRA.get(its.shown_as or name))
         spare = its.spare if its.spare is not None else usual
         columns.append(_label_column(its, next(first, _LABEL_SPARE) if spare is None else spare))
     return columns
@@ -365,6 +367,8 @@ def _label_column(spec: ColumnSpec, spare: int = 0) -> TableColumn:
         return TableColumn(name, "", 2, value=row_class)
     elif name == "provenance":
         least, grow, most = 10, 0, 10
+    elif name == MEANING:
+        least, grow, most = 28, 4, 72
     head = spec.head or _head(name)
     width, is_right, of = max(least, min(len(head), 8)), shown_as == "cpu", label(name, words=spec.words)
     return TableColumn(name, head, width, right=is_right, grow=grow, most=most, spare=spare, value=of)
