@@ -18,7 +18,7 @@ from netconsole_collector.sources.vm import qemu
 
 MAX_THREADS = 8192
 LOOK_EVERY = 5
-"""Intervals between two looks for new threads, and at those that have run and do not wait."""
+"""Intervals between two looks for new threads, and at one that has run and does not wait: a part of them in each."""
 YOUNG_LOOKS = 15
 """Looks at a new process, one in each interval: what it has counted before it is found is in no figure."""
 SOME_WAIT_PCT = 1.0
@@ -50,8 +50,9 @@ _CLOSED = "this kernel does not say how long threads wait for a CPU: sysctl kern
 class _Thread:
     """``where``: its directory in /proc. ``waited``: what its books said in the interval before; -1 at the first."""
 
-    def __init__(self, where: str, labels: Dict[str, Union[str, int, None]]) -> None:
+    def __init__(self, where: str, tid: int, labels: Dict[str, Union[str, int, None]]) -> None:
         self.where = where
+        self.tid = tid
         self.labels = labels
         self.waited = -1
         self.looked_at = 0
@@ -74,7 +75,8 @@ class ThreadWaits(KernelSource):
         self._machines: Dict[str, str] = {}
         """By process: a VM's name, empty for Open vSwitch; a worker of an older kernel has that of its QEMU."""
         self._threads: Dict[str, _Thread] = {}
-        self._look_in = 0
+        self._look_in = self._turn = 0
+        """Until the next look for threads; whose turn it is to be looked at, by their numbers."""
         self._said_empty = False
 
     def finds_any(self) -> bool:
@@ -85,11 +87,11 @@ class ThreadWaits(KernelSource):
         """One row per thread. Raises SourceError while there is none, after one empty table that says so."""
         self._look_in -= 1
         found = self._found()
-        is_looking = found or self._look_in <= 0
-        if is_looking:
+        self._turn = (self._turn + 1) % LOOK_EVERY
+        if found or self._look_in <= 0:
             self._look_in = LOOK_EVERY
             self._look()
-        readings = [self._reading(one, reading.interval_ns, is_looking) for one in list(self._threads.values())]
+        readings = [self._reading(one, reading.interval_ns) for one in list(self._threads.values())]
         known = [one for one in readings if one is not None]
         rows, full, omitted = self._rows.rows(known)
         for row in rows:
@@ -143,12 +145,12 @@ class ThreadWaits(KernelSource):
         if comm.startswith(_PMD) and not self._machines[pid]:
             return None
         role = role_of(comm, pid == tid)
-        return _Thread(where, {"vm": self._machines[pid], "role": role, "tid": int(tid), "allowed": None})
+        return _Thread(where, int(tid), {"vm": self._machines[pid], "role": role, "tid": int(tid), "allowed": None})
 
-    def _reading(self, thread: _Thread, interval_ns: int, is_looking: bool) -> Optional[SourceRow]:
+    def _reading(self, thread: _Thread, interval_ns: int) -> Optional[SourceRow]:
         fields = text_of(self._host, thread.where + "/schedstat").split()
         if len(fields) != len(BOOKS):
-            self._threads.pop(str(thread.labels["tid"]), None)
+            self._threads.pop(str(thread.tid), None)
             return None
         ran, waited, runs = map(int, fields)
         if not runs:
@@ -157,7 +159,8 @@ class ThreadWaits(KernelSource):
         thread.waited = waited
         share = min(100.0, 100.0 * now / interval_ns) if interval_ns > 0 else 0.0
         thread.unread_ns, thread.span_ns = thread.unread_ns + interval_ns, 0
-        if share >= SOME_WAIT_PCT or (is_looking and runs != thread.looked_at):
+        is_turn = not thread.looked_at or thread.tid % LOOK_EVERY == self._turn
+        if share >= SOME_WAIT_PCT or (is_turn and runs != thread.looked_at):
             self._look_at(thread, runs)
         return thread.labels, (ran, waited, runs, *thread.late), {"cpu": thread.cpu, "waited_pct": round(share, 1)}
 
