@@ -29,10 +29,12 @@ WAITS_PCT = 5.0
 SOME_LOST_PER_S = 1.0
 MANY_PER_S = 1000.0
 """Packets. With fewer nobody can say how they spread over queues."""
+FROM_DISK_PER_S = 100.0
+"""Page faults, as of the finding of vm_states: with 100 us for each a virtual CPU waits for 1 % of the time."""
 SMALL_BYTES, FAST_BYTES_PER_S = 1600.0, 10e6
 """A mean packet up to so long is no merged one; below this rate it costs little that it is not."""
 _OFF = ("off", "False", "false", "0")
-_TOLD = ("cpu-wait", "tap-ring-full", "io-limit", "ovs-meter")
+_TOLD = ("cpu-wait", "tap-ring-full", "io-limit", "ovs-meter", "vm-memory")
 """Causes of incidents that a check of their own tells."""
 _LIMIT = re.compile(r"([0-9]{1,18}) ([1-9][0-9]{0,17})")
 """Microseconds of CPU time, and in how many of them, as in cpu.max."""
@@ -138,6 +140,20 @@ def _limit(one: MachineFigures) -> Cap:
     used = one.per_s("vm_states", processes[0], "cpu_ns")
     text = f"its control group may use {figure.percent(allowed)} of a core, and uses {figure.percent(used / 1e7)}"
     return Cap("caps" if used / 1e7 >= FULL_PCT / 100 * allowed else "free", name, text)
+
+
+def _memory(one: MachineFigures) -> Cap:
+    name, rows = "its memory", one.memory()
+    if not rows:
+        return Cap("unknown", name, _lacks(one, "vm_states"))
+    per_s = sum(one.per_s("vm_states", row, "faults") for row in rows)
+    used, limit = (number(rows[0].get(column)) for column in ("used", "limit"))
+    faults, room = f"{figure.number(per_s)} page faults/s", ""
+    if used is not None and limit:
+        room = f"; its control group uses {figure.percent(100.0 * used / limit)} of the memory that it may have"
+    if per_s >= FROM_DISK_PER_S:
+        return Cap("caps", name, f"its memory comes back from disk: {faults}{room}")
+    return Cap("free", name, f"hardly any of its memory comes back from disk: {faults}{room}")
 
 
 def _worker(one: MachineFigures) -> Cap:
@@ -449,7 +465,7 @@ def _else(one: MachineFigures) -> Cap:
 
 _CHECKS: Sequence[Callable[[MachineFigures], Cap]] = (
     _runs, _shaper, _policer, _tc_policer, _meter, _io_limit,
-    _waits, _limit, _pmd, _worker, _vcpus, _ring, _one_queue, _offload, _window, _else,
+    _memory, _waits, _limit, _pmd, _worker, _vcpus, _ring, _one_queue, _offload, _window, _else,
 )  # fmt: skip
 _CONFIGURED = (
     _shaper, _policer, _tc_policer, _meter, _io_limit, _pmd, _worker, _ring, _one_queue, _offload, _window, _else,

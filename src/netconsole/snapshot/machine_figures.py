@@ -69,6 +69,10 @@ class MachineFigures:
         """Its QEMU process; several where they have one name."""
         return list(self._of_vm("vm_states", "machines"))
 
+    def memory(self) -> list[SnapshotRow]:
+        """How often it comes back from disk, of each of its processes."""
+        return list(self._of_vm("vm_states", "memory"))
+
     def threads(self) -> list[SnapshotRow]:
         """Its threads, the one that ran most first."""
         return self._threads

@@ -6,7 +6,7 @@ from typing import Any, Dict
 CAUSE_S = 10.0
 """Of why something is wrong: nobody looks at an empty screen meanwhile, and a host in trouble answers late."""
 _NETWORK = ("backlog", "bridge_loop", "bridge_port", "conntrack", "firewall", "fragments", "neighbour", "ovs_rule",
-            "programs", "queue", "route", "settings", "sockets", "stranger")  # fmt: skip
+            "programs", "queue", "route", "sockets", "stranger")  # fmt: skip
 """Those whose module is in `net`."""
 KNOWN: Dict[str, float] = {
     **dict.fromkeys(_NETWORK, CAUSE_S),
@@ -21,6 +21,7 @@ KNOWN: Dict[str, float] = {
     "reader": CAUSE_S,
     "receiving": CAUSE_S,
     "rivals": CAUSE_S,
+    "settings": CAUSE_S,
 }
 """Seconds after which nobody waits for the answer any more."""
 

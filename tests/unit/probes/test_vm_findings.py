@@ -105,3 +105,16 @@ def test_a_worker_is_late_by_the_time_that_it_waits_in_all(waited_ms: int, stand
         found = watched.end()
     said = [one.sentence for one in found]
     assert said == (["web vnet0 q0: its vhost worker waits 705 ms of each second for a CPU"] if stands_out else [])
+
+
+@pytest.mark.parametrize(("faults", "stands_out"), [(99, False), (340, True)])
+@pytest.mark.proves("vm_states", "findings.memory.faults.!")
+def test_memory_that_comes_back_from_disk_stands_out(faults: int, stands_out: bool) -> None:
+    watched = Watched()
+    watched.scenario.lines = []
+    for _ in range(5):
+        gauges = {"used": 512 << 20, "limit": 512 << 20}
+        watched.row("vm_states", "memory", {"vm": "web", "process": "qemu/7"}, gauges, faults=faults)
+        found = watched.end()
+    said = [one.sentence for one in found]
+    assert said == (["web: its memory comes back from disk: 170 page faults/s"] if stands_out else [])

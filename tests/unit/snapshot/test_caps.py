@@ -33,7 +33,10 @@ FREE: dict[str, Any] = {
     "probes": {
         "vm_states": {
             "status": "attached",
-            "tables": {"machines": [{"vm": "web", "process": "qemu/7", "cpu_ns": CORE, "paused": 0, "stopped": 0}]},
+            "tables": {
+                "machines": [{"vm": "web", "process": "qemu/7", "cpu_ns": CORE, "paused": 0, "stopped": 0}],
+                "memory": [{"vm": "web", "process": "qemu/7", "faults": 9, "used": 3 << 29, "limit": 1 << 31}],
+            },
         },
         "thread_waits": {
             "status": "attached",
@@ -164,6 +167,10 @@ def test_the_page_of_a_machine_has_the_indices_of_its_rings_and_the_flows_that_f
     [
         (lambda d: table(d, "vm_states", "machines")[0].update(paused=1), "it is paused: QEMU runs none of its CPUs"),
         (lambda d: table(d, "vm_states", "machines")[0].update(stopped=1), "it is stopped: its QEMU process gets no"),
+        (
+            lambda d: table(d, "vm_states", "memory")[0].update(faults=1000),
+            "its memory comes back from disk: 100 page faults/s; its control group uses 75 % of the memory that",
+        ),
         (lambda d: waits(d, CORE // 4), "web: stress (9) takes 50 % of CPU 1"),
         (
             lambda d: d["facts"].update({"vm/web/cpu_max": {"value": "100000 100000"}}),
@@ -335,7 +342,7 @@ def test_where_its_configuration_is_not_known_nothing_of_its_devices_is_excluded
     found = {cap.name: cap for cap in caps(MachineFigures(snapshot(lambda d: d["facts"].clear()), "web"))}
     assert verdict(list(found.values())).state == "unknown"
     assert {name for name, cap in found.items() if cap.state == "free"} == {
-        "whether it runs", "waits for a CPU", "the virtual CPUs",
+        "whether it runs", "its memory", "waits for a CPU", "the virtual CPUs",
     }  # fmt: skip
     shaper = found["a shaper or queue of its tap"]
     assert shaper.text == "a shaper or queue of its tap: nobody has read which devices and limits it has"
@@ -391,7 +398,13 @@ def test_a_machine_that_facts_alone_know_is_one_of_them() -> None:
 
 def test_a_name_with_a_slash_finds_its_facts() -> None:
     def rename(document: dict[str, Any]) -> None:
-        for probe, name in (("vm_states", "machines"), ("thread_waits", "threads"), ("tun_queues", "queues")):
+        tables = (
+            ("vm_states", "machines"),
+            ("vm_states", "memory"),
+            ("thread_waits", "threads"),
+            ("tun_queues", "queues"),
+        )
+        for probe, name in tables:
             for row in table(document, probe, name):
                 row.update(vm="we/b%" if row["vm"] == "web" else row["vm"])
         for name in [name for name in document["facts"] if name.startswith("vm/web/")]:

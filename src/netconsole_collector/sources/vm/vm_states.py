@@ -1,4 +1,4 @@
-"""vm_states: the CPU time of every QEMU process, and whether it runs its virtual CPUs, from /proc.
+"""vm_states: the CPU time of every QEMU process, whether it runs its virtual CPUs, and its memory, from /proc.
 
 Nothing is asked of QEMU itself: its control sockets belong to whoever manages it. A virtual CPU that runs, or sleeps
 because its guest does, is inside the call KVM_RUN. One that QEMU has paused waits elsewhere, and so do all others.
@@ -11,6 +11,7 @@ from netconsole_collector.primitives.here import HERE, Here, text_of
 from netconsole_collector.sources.base import Json, KernelSource, RowMaker, SourceError, SourceReading, SourceRow
 from netconsole_collector.sources.new_processes import NewProcesses, words
 from netconsole_collector.sources.vm import qemu
+from netconsole_collector.sources.vm.vm_memory import VmMemory, VmProcess
 
 MAX_VMS = 4096
 LOOK_EVERY = 5
@@ -29,7 +30,7 @@ _RUNNING = "running"
 _STOPPED = ("T", "t")
 _LITTLE_TICKS = 2
 """CPU time that a paused machine may take in an interval: QEMU still answers whoever manages it."""
-_STATE, _USER, _SYSTEM, _STARTED = 3 - 3, 14 - 3, 15 - 3, 22 - 3
+_STATE, _FROM_DISK, _USER, _SYSTEM, _STARTED = 3 - 3, 12 - 3, 14 - 3, 15 - 3, 22 - 3
 """Fields of /proc/PID/stat by their numbers in proc(5), counted from the one after the process name (the third)."""
 _NS_PER_TICK = 1000000000 // 100
 """USER_HZ is 100 on every architecture that runs KVM (include/uapi/asm-generic/param.h)."""
@@ -43,6 +44,7 @@ class _Machine:
         self.started = started
         self.halts_in_kvm = halts_in_kvm
         self.ticks = -1
+        self.faults = 0
         self.thread = ""
         """A thread that was seen in KVM_RUN: it is looked at first."""
 
@@ -53,6 +55,7 @@ class VmStates(KernelSource):
     def __init__(self, host: Here = HERE) -> None:
         self._host = host
         self._rows = RowMaker(COUNTS, MAX_VMS)
+        self._memory = VmMemory(host)
         self._machines: Dict[str, _Machine] = {}
         self._processes = NewProcesses(host, YOUNG_LOOKS)
         self._look_in = 0
@@ -74,7 +77,11 @@ class VmStates(KernelSource):
         if not readings and self._said_empty:
             raise SourceError("no QEMU runs here", state="unsupported")
         self._said_empty = full and not readings
-        return [reading.table("vm_states", "machines", (rows, full, omitted))]
+        processes = {pid: VmProcess(one.name, one.faults) for pid, one in self._machines.items()}
+        return [
+            reading.table("vm_states", "machines", (rows, full, omitted)),
+            self._memory.table(reading, processes),
+        ]
 
     def _look(self) -> None:
         """For new QEMU processes; each other process is looked at a few times and then left alone."""
@@ -96,7 +103,7 @@ class VmStates(KernelSource):
         ticks = int(fields[_USER]) + int(fields[_SYSTEM])
         is_stopped = fields[_STATE] in _STOPPED
         rested = machine.ticks >= 0 and ticks - machine.ticks <= _LITTLE_TICKS
-        machine.ticks = ticks
+        machine.ticks, machine.faults = ticks, int(fields[_FROM_DISK])
         gauges: Dict[str, Union[int, float, None]] = {"stopped": int(is_stopped), "paused": 0}
         # One that has used much CPU time is not paused: so of most machines one file is read, and no thread.
         if rested and not is_stopped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netconsole_collector.questions.known import BadQuestion
-from netconsole_collector.questions.net.settings import answer
+from netconsole_collector.questions.settings import answer
 
 
 def test_a_setting_is_called_by_the_last_part_of_its_name() -> None:

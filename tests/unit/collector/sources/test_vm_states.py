@@ -50,7 +50,7 @@ def source(tmp_path: Path) -> VmStates:
 
 
 def rows(source: VmStates) -> dict[str, Row]:
-    (frame,) = tables_of(source)
+    frame, _memory = tables_of(source)
     return {str(row.labels["vm"]): row for row in frame.rows}
 
 
@@ -140,7 +140,7 @@ def until_told(source: VmStates) -> dict[str, Row]:
     """The rows of the next whole table."""
     for _ in range(2 * FULL_EVERY):
         try:
-            (frame,) = tables_of(source)
+            frame, _memory = tables_of(source)
         except SourceError:
             continue
         if frame.full or frame.rows:
@@ -178,5 +178,5 @@ def test_a_name_that_fits_no_frame_is_made_to_fit(name: str, shown: str, tmp_pat
     qemu = Qemu(tmp_path, 100, "plain").now(0, POLLS)
     cmdline = ["/usr/bin/qemu-system-x86_64", "-name", name]
     (qemu.path / "cmdline").write_text("\0".join(cmdline) + "\0")
-    (frame,) = tables_of(VmStates(Here(tmp_path)))
+    frame, _memory = tables_of(VmStates(Here(tmp_path)))
     assert [row.labels["vm"] for row in frame.rows] == [shown]
