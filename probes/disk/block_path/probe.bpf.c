@@ -256,12 +256,14 @@ static inline struct io_row *count_io(struct io_key *io, u64 bytes)
     return row;
 }
 
-/* So many requests the device has at once (0: it has none). Who asks for more waits for one before any tracepoint. */
+/* So many requests the device has at once (0: not known): those of its queues for everything and of its queues for reads (block/blk-mq.c),
+ * not of those for polling. Who asks for more waits for one before any tracepoint. */
 static inline u64 room_of(struct request *request)
 {
     struct request_queue *queue = NC_GET(request, q);
+    struct blk_mq_tag_set *set = NC_GET(queue, tag_set);
 
-    return (u64)NC_GET(queue, nr_requests) * NC_GET(queue, nr_hw_queues);
+    return (u64)NC_GET(queue, nr_requests) * (NC_GET(set, map[HCTX_TYPE_DEFAULT].nr_queues) + NC_GET(set, map[HCTX_TYPE_READ].nr_queues));
 }
 
 static inline void takes_off(struct nc_config *config, struct flight *flight, u64 room)

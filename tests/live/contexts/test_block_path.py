@@ -205,7 +205,7 @@ def test_who_takes_the_last_request_of_a_device_is_counted(load: Load) -> None:
     """Of its two queues together. A device without requests is never full."""
     disks = Disks(load(PROBE))
     (queue,) = disks.memory.pointers("gendisk", disks.here, "queue")
-    disks.memory.change("request_queue", queue, {"nr_requests": 1, "nr_hw_queues": 2})
+    disks.hold(queue, requests=1, queues=2)
     first, second = (disks.started(READ, PAGE)[0] for _ in range(2))
     for request in (first, second):  # before 6.5 it begins here
         disks.told("issued", request)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netconsole.telemetry.frames import Buckets
-from netconsole.telemetry.histogram import add, percentile
+from netconsole.telemetry.histogram import add, percentile, subtract
 from tests.support.live.disks import PAGE, Books, Disk, delayed, loop, null_block
 from tests.support.live.measurement import SEEN, Measurement, Row
 from tests.support.live.network import IS_EMULATED
@@ -199,9 +199,10 @@ def test_a_device_of_two_milliseconds(asked: Measurement, scheduler: str) -> Non
         assert 1 <= (device.gauges["most"] or 0) <= 8 and (IS_EMULATED or device.gauges["most"] == 8)
 
 
-def time_of(asked: Measurement, disk: Disk, stage: str) -> Buckets:
-    """Of all reads since ``begin``, whoever asked."""
-    return add(one.total for one in asked.histograms(PROBE, "times", device=disk.name, operation="read", stage=stage))
+def time_of(asked: Measurement, disk: Disk, stage: str, **by: int) -> Buckets:
+    """Of all reads so far, whoever asked."""
+    found = asked.histograms(PROBE, "times", device=disk.name, operation="read", stage=stage, **by)
+    return add(one.total for one in found)
 
 
 @pytest.mark.proves("block_path", "histograms.times.stage")
@@ -215,7 +216,7 @@ def test_a_read_that_a_full_device_does_not_take_yet_is_in_its_queue(asked: Meas
         row = row_of(asked, disk, pid, "read")
         if has_ended(asked, row, AT_ONCE) < AT_ONCE:
             pytest.skip("cannot run here: not each end was seen")
-        queue, device = time_of(asked, disk, "queue"), time_of(asked, disk, "device")
+        queue, device = (time_of(asked, disk, stage, pid=pid) for stage in ("queue", "device"))
         mean_ns = device.sum / device.count
         assert queue.count == device.count == row.counts["ios"] and (device.min or 0) >= SLOWLY_NS
         assert queue.sum == pytest.approx(sum(range(AT_ONCE)) * mean_ns, rel=CLOSE)
@@ -231,7 +232,6 @@ def test_a_queue_that_has_no_more_requests_is_full(asked: Measurement, depth: in
         pid = disk.ask("apart", 1)
         row = row_of(asked, disk, pid, "read")
         [device] = asked.rows(PROBE, "devices", device=disk.name)
-        print(device, row, disk.setting("nr_requests"))
         assert device.counts["full"] == (device.counts["started"] if takes_last else 0)
         assert device.counts["started"] >= has_ended(asked, row, AT_ONCE)
 
@@ -241,14 +241,15 @@ def test_a_level_that_holds_reads_back_is_told_from_the_device_below_it(asked: M
     with null_block(SLOWLY_NS, "none") as lower, delayed(lower, DELAY_MS) as upper:
         asked.set(PROBE, device="")
         asked.begin()
+        before = time_of(asked, lower, "device")
         pid = upper.ask("read", AT_ONCE)
         row = row_of(asked, upper, pid, "read")
-        whole, below = time_of(asked, upper, "whole"), time_of(asked, lower, "device")
-        print(row, whole, below)
+        whole, below = time_of(asked, upper, "whole", pid=pid), subtract(time_of(asked, lower, "device"), before)
         assert row.counts["ios"] == has_ended(asked, row, AT_ONCE)
         held_ns = whole.sum / whole.count - below.sum / below.count
         assert held_ns == pytest.approx(DELAY_MS * 1_000_000, rel=CLOSE)
-        assert (below.min or 0) >= SLOWLY_NS and below.sum / below.count < DELAY_MS * 1_000_000 / 2
+        assert whole.count == below.count == row.counts["ios"]
+        assert SLOWLY_NS <= below.sum / below.count < DELAY_MS * 1_000_000 / 2
 
 
 def test_books_are_subtracted() -> None:

@@ -39,11 +39,19 @@ class Disks:
         self.here, self.above = (self.disk(name, number == 0) for number, name in enumerate(self.NAMES))
 
     def disk(self, name: str, has_requests: bool = True) -> int:
-        queue = self.memory.make("request_queue", {"mq_ops": 1 if has_requests else 0})
+        tags = self.memory.make("blk_mq_tag_set", {})
+        queue = self.memory.make("request_queue", {"mq_ops": 1 if has_requests else 0, "tag_set": tags})
         disk = self.memory.make("gendisk", {"disk_name": name.encode(), "queue": queue})
         if _has("request_queue", "disk"):
             self.memory.change("request_queue", queue, {"disk": disk})
         return disk
+
+    def hold(self, queue: int, requests: int, queues: int) -> None:
+        """A device's queue may have so many requests at once by each of so many queues of the hardware."""
+        (tags,) = self.memory.pointers("request_queue", queue, "tag_set")
+        self.memory.change("request_queue", queue, {"nr_requests": requests})
+        first = tags + place_of("blk_mq_tag_set", "map")[0]
+        self.memory.change("blk_mq_queue_map", first, {"nr_queues": queues})
 
     def bio(self, operation: int, size: int, disk: int = 0, sector: int = 0, status: int = 0) -> int:
         disk = disk or self.here
