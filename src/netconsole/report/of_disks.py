@@ -87,7 +87,8 @@ def _bars(way: GuestIo) -> Iterator[ScaledBar]:
 
 def _bar(way: GuestIo, name: str, where: str, ns: float | None, measured: bool = True) -> ScaledBar:
     whole_ns = way.whole_ns + (way.queue_ns or 0.0)
-    share = figure.percent(100.0 * ns / whole_ns, digits=2) if ns is not None and whole_ns > 0 else ""
+    pct = 100.0 * ns / whole_ns if ns is not None and whole_ns > 0 else None
+    share = "" if pct is None else "< 1 %" if 0 < pct < 1 else figure.percent(pct, digits=2)
     return ScaledBar(name, where, ns, figure.duration(ns), share, measured)
 
 

@@ -134,6 +134,15 @@ def test_the_way_of_a_guests_ios_is_drawn_from_its_queue_to_the_hosts_device_and
     assert lines[-1].startswith("The rest is the guest's driver")
 
 
+def test_a_share_that_is_small_is_not_none() -> None:
+    host, guest = seen_by_both(timed=100)
+    times = guest.probes["block_path"].histograms["times"]
+    short = [msgspec.structs.replace(one, sum=1e6) if one.labels["stage"] == "queue" else one for one in times.by]
+    times.by[:] = short
+    (line,) = [line for line in said(host, guest) if line.startswith("queue  ")]
+    assert "10 us < 1 %" in line
+
+
 def test_where_several_ios_are_in_flight_qemu_is_in_the_rest() -> None:
     lines = said(*seen_by_both(timed=10))
     assert lines[1] == "vda: 100 reads, 100 on this host at sdb: virtualisation is 75 %."
