@@ -23,7 +23,7 @@ from netconsole.base.errors import BadInput, Problem, bad
 from netconsole.base.readers import read_toml, stat_of
 
 Scope: TypeAlias = Literal["app", "main", "table", "over", "facts", "replay"]
-"""Where a key works: everywhere, on the main screen, in a table, on a screen above it, on the facts, in a replay."""
+"""Where a key works: everywhere, on the main screen, in a table, on a page above it, in facts and help, in a replay."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("facts", "f", "Facts", "how the host is configured, and where that was read", "app.facts", "main"),
     Hotkey("baseline", "b", "Baseline", "compare every figure with a baseline", "app.baseline", "main"),
     Hotkey("ping", "l", "Ping", "where the time of a ping between two VMs goes", "app.ping", "main"),
-    Hotkey("facts.filter", "slash", "Filter facts", "show only facts that contain a text; Esc: all", "filter", "facts"),
+    Hotkey("facts.filter", "slash", "Search", "in facts and help: only what has a text; Esc: all", "filter", "facts"),
     Hotkey("over.back", "escape,backspace,q", "Back", "go back to where you were", "back", "over", "Esc back"),
     Hotkey("investigate", "i", "Investigate", "30 s of samples of this row alone; again: stop", "investigate",
            label="i investigate"),

@@ -217,6 +217,21 @@ async def test_what_was_not_started_because_of_its_cost_is_said_at_once() -> Non
         assert "not started" in await one.press("7")
 
 
+async def test_the_help_is_searched_for_keys_and_words() -> None:
+    async with running() as one:
+        text = await one.press("question_mark", "slash", *"HOLD")
+        assert "Pause: hold the order of rows, then the screen" in text and "Maximise" not in text
+        assert "nothing here contains 'holdq'" in (await one.press("q")).lower()
+        await one.press("backspace", "enter")
+        text = await one.press("escape")
+        assert "Maximise" in text and "STANDS OUT ranks" in text + await one.press("end")
+        await one.press("slash", *"ranks")
+        assert "STANDS OUT ranks what is worth a look" in one.text()
+        assert "Maximise" in await one.press("escape"), "Esc in the field ends the search"
+        await one.press("escape")
+        assert one.app.screen is one.main
+
+
 async def test_help_is_about_the_pane_in_front() -> None:
     async with running() as one:
         await one.press("5")

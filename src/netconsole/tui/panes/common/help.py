@@ -40,8 +40,27 @@ def lines(
 
     ``without``: ids of the actions that cannot be used in this console.
     """
-    page = _keys(keymap, width, without)
-    page += [[(f" {_GENERAL[pane]}", "")], []] if pane in _GENERAL else []
+    return [*_keys(keymap, width, without), *_prose(pane, missing, probes)]
+
+
+def found(
+    text: str, pane: str, missing: str, probes: Sequence[Manifest], keymap: Mapping[str, str], without: Collection[str]
+) -> list[Line]:
+    """Of the help page what contains ``text`` (plain text, in any case): keys with what each does, then paragraphs."""
+    needle = text.lower()
+    page: list[Line] = [
+        [(f" {figure.fit(actions.written(one, keymap), _KEYS_WIDTH)} ", "key"), (f"{one.title}: {one.help}", "")]
+        for one in _here(without)
+    ]
+    page += _prose(pane, missing, probes)
+    return [line for line in page if needle in "".join(part for part, _ in line).lower()] or [
+        [(f" nothing here contains '{figure.safe(text, 40)}'; Esc shows all", "look")]
+    ]
+
+
+def _prose(pane: str, missing: str, probes: Sequence[Manifest]) -> list[Line]:
+    """What the pane shows; of each probe what it measures, how, and what it cannot see."""
+    page: list[Line] = [[(f" {_GENERAL[pane]}", "")], []] if pane in _GENERAL else []
     if missing:
         page += [[(f" {missing}", "")], []]
     for manifest in probes:
@@ -56,9 +75,13 @@ def lines(
     return [*page, [], [(" To change keys: keys.toml, see docs/use/console.md", "dim")]]
 
 
+def _here(without: Collection[str]) -> list[actions.Hotkey]:
+    return [action for action in actions.ACTIONS if action.id not in without and action.scope != "facts"]
+
+
 def _keys(keymap: Mapping[str, str], width: int, without: Collection[str]) -> list[Line]:
-    """The keys in columns, read downwards. What a key does in full, ``:`` says."""
-    here = [action for action in actions.ACTIONS if action.id not in without and action.scope != "facts"]
+    """The keys in columns, read downwards. What a key does in full, ``/`` and ``:`` say."""
+    here = _here(without)
     shown = [action for action in here if not action.id.startswith("pane.")]
     pieces = [(actions.written(action, keymap), action.title) for action in shown]
     panes = [action for action in here if action.id.startswith("pane.")]
