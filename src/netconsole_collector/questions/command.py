@@ -53,7 +53,7 @@ for _name in ("ip6tables", "iptables-legacy", "ip6tables-legacy"):
 _FILES = re.compile(
     r"/proc/(net/.+|interrupts|softirqs|meminfo|pressure/io|[^/]+/(status|wchan))|/sys/fs/cgroup.*/(cpu\.stat|io\.max)"
     r"|/sys/class/net/[^/]+/(gro_flush_timeout|napi_defer_hard_irqs)"
-    r"|/sys/block/[^/]+/(queue/(scheduler|nr_requests|write_cache)|device/queue_depth)"
+    r"|/sys/block/[^/]+/(queue/(scheduler|nr_requests|write_cache)|device/queue_depth|inflight)"
 )
 """What cat may show."""
 _NFT_OPTIONS = ("-a", "-n", "-nn", "-s", "-j")
