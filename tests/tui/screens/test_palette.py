@@ -48,7 +48,7 @@ async def test_one_line_each_and_the_best_first() -> None:
 async def test_a_row_of_any_table_is_opened_by_a_part_of_its_name() -> None:
     async with running((80, 24)) as one:
         text = await one.press("colon", *"net_rx 3")
-        assert text.splitlines()[2].split() == ["cpu", "3", "NET_RX", "Softirqs"]
+        assert text.splitlines()[2].split() == ["NET_RX", "cpu", "3", "Softirqs"]
         text = await one.press("enter")
         assert isinstance(one.app.screen, DetailScreen) and one.app.screen.subject.probe == "softirq_health"
 
@@ -97,6 +97,8 @@ def test_what_it_is_about_stands_before_what_only_names_it() -> None:
     """`:vnet7` opens a row of vnet7, not one of its peer that happens to have the shorter name."""
     labels = {"location": "nft_do_chain", "device": "vnet7", "netns": "host", "vm": "web-07"}
     assert named_rows._name(labels, {}) == "web-07 vnet7 nft_do_chain host"
+    socket = {"inode": 7469077, "process": "named (15477)", "port": 53}
+    assert named_rows._name(socket, {}) == "named (15477) inode 7469077 port 53"
     names = ("eth0 host veth vnet7", "vnet7 web veth noqueue eth0 host")
     entries = [Findable(name, "", "Links", lambda: None) for name in names]
     assert [entry.name for entry in found(entries, "vnet7")] == [names[1], names[0]]

@@ -45,12 +45,10 @@ def _rows(scene: Scene) -> Iterator[RowState]:
 
 
 def _name(labels: Mapping[str, Label], machines: Mapping[Label, Label]) -> str:
-    """First what it is about: its VM and its device."""
+    """First what it is about: its VM and its device. Figures last: they have no room in a narrow column."""
     device = labels.get("device")
-    rest = [
-        f"{name} {value}" if isinstance(value, int) else value
-        for name, value in labels.items()
-        if name not in ("vm", "device")
-    ]
-    known = (labels.get("vm") or machines.get(device), device, *rest)
+    rest = {name: value for name, value in labels.items() if name not in ("vm", "device")}
+    names = [value for value in rest.values() if not isinstance(value, int)]
+    figures = [f"{name} {value}" for name, value in rest.items() if isinstance(value, int)]
+    known = (labels.get("vm") or machines.get(device), device, *names, *figures)
     return " ".join(figure.safe(value, 48) for value in known if value not in (None, ""))
