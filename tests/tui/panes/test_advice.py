@@ -85,6 +85,18 @@ def test_the_chart_of_a_time_says_its_unit() -> None:
     assert "peak 709 ms at" in chart and "709M" not in chart and "_ns" not in chart
 
 
+def test_the_page_of_a_queue_has_what_any_of_its_rows_proves() -> None:
+    """Else its state would be bad for no reason that is said."""
+    queue, other = (Subject(VHOST, "table", "queues", row_key(labels(0, number, direction="rx"))) for number in (2, 3))
+    stage = Subject("tx_kick_path", "histogram", "stages", row_key(labels(0, 2, stage="total")))
+    evidence = (Evidence("histogram", stage.probe, stage.name, stage.key),)
+    one = incident(evidence=evidence, next=("Give the worker a CPU.",))
+    scene = Scene(State(), MANIFESTS, PROFILE, Connection("live"), findings=(one,))
+    assert advice.incidents(scene, queue) == [one] and advice.incidents(scene, other) == []
+    assert advice.elsewhere(scene, queue) == [stage]
+    assert advice.advice(scene, queue).next == ("Give the worker a CPU.",)
+
+
 def test_no_hint_names_the_table_of_the_row() -> None:
     hint = "Raise the rate (tc). The table Children of the pane Queues says which class drops. Or send less."
     assert told(LINK, of(LINK, hint)).next == (hint,)

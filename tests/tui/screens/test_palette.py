@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from netconsole.telemetry.frames import Label
 from netconsole.tui.panes import named_rows
 from netconsole.tui.screens.find import Findable, found
 from netconsole.tui.screens.pages.detail import DetailScreen
@@ -97,7 +98,7 @@ def test_what_it_is_about_stands_before_what_only_names_it() -> None:
     """`:vnet7` opens a row of vnet7, not one of its peer that happens to have the shorter name."""
     labels = {"location": "nft_do_chain", "device": "vnet7", "netns": "host", "vm": "web-07"}
     assert named_rows._name(labels, {}) == "web-07 vnet7 nft_do_chain host"
-    socket = {"inode": 7469077, "process": "named (15477)", "port": 53}
+    socket: dict[str, Label] = {"inode": 7469077, "process": "named (15477)", "port": 53}
     assert named_rows._name(socket, {}) == "named (15477) inode 7469077 port 53"
     names = ("eth0 host veth vnet7", "vnet7 web veth noqueue eth0 host")
     entries = [Findable(name, "", "Links", lambda: None) for name in names]

@@ -41,9 +41,18 @@ class Advice:
 
 
 def incidents(scene: Scene, subject: Subject) -> list[Incident]:
-    """What stands out and is proved by this row, the worst first; else the last that did, while it is in the log."""
-    found = [one for one in scene.findings if subject in stands_out.proofs(one)]
-    return found or [one for one in reversed(scene.log) if subject in stands_out.proofs(one)][:1]
+    """What stands out and is proved by this row, the worst first; else the last that did, while it is in the log.
+
+    All rows that know a queue of a VM share one page and one state: it has what any of them proves.
+    """
+    queue = queues.queue_of(subject) if subject.name == "queues" else None
+
+    def is_proved(one: Incident) -> bool:
+        proofs = stands_out.proofs(one)
+        return subject in proofs or (queue is not None and any(queues.queue_of(proof) == queue for proof in proofs))
+
+    found = [one for one in scene.findings if is_proved(one)]
+    return found or [one for one in reversed(scene.log) if is_proved(one)][:1]
 
 
 def advice(scene: Scene, subject: Subject) -> Advice:

@@ -130,10 +130,11 @@ def overflowing(scene: Scene, subject: Subject) -> Subject | None:
 
 def found_of(scene: Scene) -> dict[QueuePlace, RowVerdict]:
     """The worst of what findings say of each queue: of its ring, its workers, its interrupts."""
-    return scene.worst_by(_queue_of)
+    return scene.worst_by(queue_of)
 
 
-def _queue_of(row: RowName) -> QueuePlace | None:
+def queue_of(row: RowName) -> QueuePlace | None:
+    """The queue that a row of any probe between tap and guest is about."""
     labels = dict(row[3])
     return (labels.get("device"), labels.get("netns"), labels.get("queue")) if row[0] in PROBES else None
 
