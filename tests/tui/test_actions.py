@@ -76,7 +76,7 @@ def test_every_action_can_be_remapped_and_says_what_it_does() -> None:
 
 
 def test_the_manual_names_every_action() -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "use" / "console.md").read_text()
+    manual = (Path(__file__).parents[2] / "docs" / "reference" / "keys.md").read_text()
     missing = [action.id for action in actions.ACTIONS if f"`{action.id}`" not in manual]
     assert missing == []
 

@@ -72,7 +72,7 @@ def _prose(pane: str, missing: str, probes: Sequence[Manifest]) -> list[Line]:
             [("   how         ", "dim"), (how, "")],
             [("   cannot see  ", "dim"), (manifest.cannot_see or "nothing known", "")],
         ]
-    return [*page, [], [(" To change keys: keys.toml, see docs/use/console.md", "dim")]]
+    return [*page, [], [(" To change keys: keys.toml, see docs/reference/keys.md", "dim")]]
 
 
 def _here(without: Collection[str]) -> list[actions.Hotkey]:
