@@ -277,9 +277,11 @@ async def test_a_pane_names_its_tables_without_rows_in_one_line() -> None:
         assert "nothing seen yet" in await one.press("r"), "a table that empties stays where it is"
 
 
-async def test_where_no_table_has_rows_each_says_why() -> None:
+async def test_where_no_table_has_rows_the_first_says_why_and_the_others_are_one_line() -> None:
     async with running((80, 24)) as one:
         for name in ("softirq_health", "link_rates"):
             one.session.state.probes[name].tables.clear()
         text = await one.press("6")
-        assert "quiet" not in text and "nothing seen yet" in text
+        first, *others = one.main.view.pane.blocks
+        assert [shown.block.name for shown, _ in one.main.view.tables_shown()] == [first.block.name]
+        assert "nothing seen yet" in text and f"quiet: {', '.join(one.tab for one in others)}"[:40] in text

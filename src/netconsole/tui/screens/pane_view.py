@@ -96,7 +96,8 @@ class PaneView:
         return pieces
 
     def without_rows(self, scene: Scene) -> frozenset[str]:
-        """The blocks that are left out now: of what is not here, and those without a row, unless none has one.
+        """The blocks that are left out now: of what is not here, and those without a row; where none has one, the first
+        says so.
 
         On the overview an empty table is an answer. A user who wants one table alone (z) has tabs of all.
         """
@@ -107,7 +108,7 @@ class PaneView:
             fresh = [placed.block for placed in blocks if placed.block.name not in self._filled]
             self._filled |= {block.name for block in fresh if block.rows_of(scene)}
             without = [placed for placed in blocks if placed.block.name not in self._filled]
-            self.quiet = without if len(without) < len(blocks) else []
+            self.quiet = without if len(without) < len(blocks) else without[1:]
         return absent | {placed.block.name for placed in self.quiet}
 
     def _said_quiet(self, scene: Scene) -> Line:
