@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,13 +14,16 @@ import pytest
 from tests.lab.kernels.compiled import bring, shipped
 from tests.lab.machine.l2 import Guest
 from tests.lab.network.testbed import Testbed
-from tests.lab.network.traffic import frozen, stopped
+from tests.lab.network.traffic import frozen, qemu_pid, stopped, worker_pids
 from tests.lab.pytest_inside import console_command
 
 pytestmark = [pytest.mark.booting, pytest.mark.long]
 
-PROBES = ("vm_states", "thread_waits", "tun_queues", "link_rates")
+WITHOUT_BPF = ("vm_states", "thread_waits", "link_rates")
+PROBES = (*WITHOUT_BPF, "tun_queues")
 LIMIT_S = 180.0
+RULES, NEVER = 3000, "match ip dst 192.0.2.1/32 action pass"
+"""Rules of tc of each priority, none of which fits. A table of u32 has room for 4095."""
 SENDER = """
 import socket, sys, time
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -44,10 +47,10 @@ def flooded(host: Testbed, ip: str) -> Iterator[None]:
         sender.signal(signal.SIGKILL)
 
 
-def caps(host: Testbed, name: str) -> dict[str, Any]:
+def caps(host: Testbed, name: str, probes: Sequence[str] = PROBES, duration: str = "5s") -> dict[str, Any]:
     """What caps a VM, and each cap by its name."""
-    words = [word for probe in PROBES for word in ("--probe", probe)]
-    command = console_command("vm", name, "--duration", "5s", "--format", "json", *words)
+    words = [word for probe in probes for word in ("--probe", probe)]
+    command = console_command("vm", name, "--duration", duration, "--format", "json", *words)
     found = json.loads(host.hypervisor.run(*command, check=False, limit_s=LIMIT_S).text)["vms"][0]
     return {"verdict": found["verdict"]["text"], **{cap["name"]: cap for cap in found["caps"]}}
 
@@ -154,3 +157,26 @@ def test_a_policer_of_open_vswitch_is_named(host: Testbed) -> None:
     assert found["verdict"] == told["text"], "nothing else kept it from its limit"
     free = caps(host, guest.name)["a policer of Open vSwitch"]
     assert free["state"] == "free", free
+
+
+def test_a_worker_that_can_move_no_more_packets_is_named(host: Testbed) -> None:
+    """Each packet that the guest sends passes thousands of rules of tc in its own time, as in a large firewall.
+
+    It has its CPU whoever else wants it. The rest of the machine has the other one, and the guest what is left of that.
+    """
+    guest = host.guests[0]
+    tap, qemu = guest.card.tap, qemu_pid(host.hypervisor, guest)
+    pids = " ".join(worker_pids(host.hypervisor, guest))
+    rule = f"echo filter add dev {tap} ingress protocol ip prio $prio u32 {NEVER}"
+    rules = f"for prio in 8 9; do for n in $(seq {RULES}); do {rule}; done; done"
+    nice = f"for task in /proc/{qemu}/task/*; do taskset -pc 0 ${{task##*/}}; renice -n 15 -p ${{task##*/}}; done"
+    first = f"for pid in {pids}; do taskset -pc 1 $pid; chrt -f -p 1 $pid; done"
+    begin = f"modprobe -a sch_ingress cls_u32; tc qdisc add dev {tap} clsact; ({rules}) | tc -batch -; {nice}; {first}"
+    last = f"for pid in {pids}; do chrt -o -p 0 $pid; taskset -pc 0,1 $pid; done; tc qdisc del dev {tap} clsact"
+    end = f"{last}; {nice.replace('-pc 0 ', '-pc 0,1 ').replace('-n 15', '-n 0')}"
+    with made(host, begin, end), sending(host, guest, 1500):
+        found = caps(host, guest.name, WITHOUT_BPF, "10s")
+    told = found["the vhost worker"]
+    assert told["state"] == "caps" and told["text"].startswith("its vhost worker uses 9"), told
+    assert told["text"].endswith("of a core: it can move no more packets")
+    assert found["verdict"] in (told["text"], found["waits for a CPU"]["text"]), found
