@@ -177,6 +177,6 @@ def test_a_worker_that_can_move_no_more_packets_is_named(host: Testbed) -> None:
     with made(host, begin, end), sending(host, guest, 1500):
         found = caps(host, guest.name, WITHOUT_BPF, "10s")
     told = found["the vhost worker"]
-    assert told["state"] == "caps" and told["text"].startswith("its vhost worker uses 9"), told
+    assert told["state"] == "caps" and told["text"].startswith("its vhost worker uses "), told
     assert told["text"].endswith("of a core: it can move no more packets")
     assert found["verdict"] in (told["text"], found["waits for a CPU"]["text"]), found
