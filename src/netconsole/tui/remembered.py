@@ -13,7 +13,7 @@ from typing import Annotated, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from netconsole.base import paths
+from netconsole.base import figure, paths
 from netconsole.base.errors import BadInput
 from netconsole.base.files import write_whole
 from netconsole.base.readers import read_bytes
@@ -75,7 +75,9 @@ class Remembered:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(self._path, msgspec.json.format(msgspec.json.encode(Choices(tables=kept)), indent=1))
-        except (BadInput, OSError) as error:
+        except OSError as error:
+            return f"not remembered: {figure.safe(self._path.parent)}: {(error.strerror or str(error)).lower()}"
+        except BadInput as error:
             return f"not remembered: {error}"
         return ""
 
