@@ -25,7 +25,6 @@ from netconsole.escalation.crossings import Crossing
 from netconsole.escalation.investigation import EVENTS_PER_S, FOR_S, KERNEL_CPU_PCT, Investigation
 from netconsole.escalation.namespaces import NamespaceInodes
 from netconsole.far.host import THIS_HOST, AnyHost
-from netconsole.findings.places_of_snapshot import with_drop_places
 from netconsole.host import identity
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.escalation_rules import SUFFIX, Escalation
@@ -311,6 +310,8 @@ class Escalator:
             note=note,
             actions=self._enforcer.actions,
         )
+        from netconsole.findings.places_of_snapshot import with_drop_places  # late: few runs escalate
+
         return with_drop_places(taken, builder.span(state, running.since), self._manifests)
 
     def _write(self, running: _Running) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from netconsole.base.errors import Unable
 from netconsole.base.fact_keys import FactData
@@ -28,7 +29,6 @@ from netconsole.probes.catalogue import typed_modules
 from netconsole.probes.manifest import Manifest
 from netconsole.profile.scope import scope_of
 from netconsole.profile.spending import packets_per_s
-from netconsole.recording.packet_file import KNOB, PacketFile
 from netconsole.recording.recorder import Recorder, describe
 from netconsole.recording.writer import MAX_BYTES, MAX_S
 from netconsole.run import preflight
@@ -40,6 +40,9 @@ from netconsole.telemetry.action import BudgetAction
 from netconsole.telemetry.request import ProbeRequest
 from netconsole.telemetry.session import News
 from netconsole_collector.kernel import heap
+
+if TYPE_CHECKING:
+    from netconsole.recording.packet_file import PacketFile
 
 SELDOM_S = SELDOM_EVERY_MS / 1000
 
@@ -140,6 +143,8 @@ def _packet_file(plan: RunPlan) -> PacketFile | None:
     """Of the probes that can have packets in their samples. Raises BadInput."""
     if plan.packets is None:
         return None
+    from netconsole.recording.packet_file import KNOB, PacketFile
+
     with_packets = [request.name for request in plan.requests if KNOB in request.knobs]
     return PacketFile(plan.packets, {name: next(iter(plan.manifests[name].counters)) for name in with_packets}).open()
 

@@ -20,7 +20,6 @@ import msgspec
 from netconsole.base import figure
 from netconsole.base.output import print_progress
 from netconsole.findings.incidents import Incidents
-from netconsole.findings.places_of_snapshot import whole_snapshot
 from netconsole.probes.manifest import Manifest
 from netconsole.recording.recorder import Recorder
 from netconsole.run.assembly import LiveRun
@@ -115,6 +114,8 @@ class _Measured:
 
     def snapshot(self, note: str | None) -> Snapshot:
         """Up to now, without facts."""
+        from netconsole.findings.places_of_snapshot import whole_snapshot  # late: measuring needs none of it
+
         plan, line = self._live.plan, self._session.connection().line
         with self._session.view() as state:
             actions, log = self._live.enforcer.actions, self._incidents.log
