@@ -284,4 +284,6 @@ async def test_where_no_table_has_rows_the_first_says_why_and_the_others_are_one
         text = await one.press("6")
         first, *others = one.main.view.pane.blocks
         assert [shown.block.name for shown, _ in one.main.view.tables_shown()] == [first.block.name]
+        footer = text.splitlines()[-1]
+        assert "Enter details" not in footer and "y copy" not in footer and "s snapshot" in footer
         assert "nothing seen yet" in text and f"quiet: {', '.join(one.tab for one in others)}"[:40] in text

@@ -36,6 +36,8 @@ STRIP_LINES = 3
 """Lines that all costs with their limits need in 80 columns, at most."""
 STRIP_HOLD_S = 10.0
 """The strip gives a line back to the tables when it has not needed it for so long."""
+OF_A_ROW = frozenset({"table.open", "copy", "table.sort"})
+"""What the footer does not offer where the table has no row."""
 EDGE_LINES = 3
 """Header of two lines and footer."""
 
@@ -378,7 +380,10 @@ class MainScreen(Screen[None]):
         elif width < FULL_COLUMNS or height < FULL_LINES:
             line = self._hidden_line()
         else:
-            line = footer_line(width, not self.is_empty, self.without | self._vain)
+            without = self.without | self._vain
+            if self.cursor_key() is None:
+                without |= OF_A_ROW
+            line = footer_line(width, not self.is_empty, without)
         self.query_one("#footer", Lines).show(cut(line, width))
 
     def _hidden_line(self) -> Line:
