@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
-from netconsole.far import address, archive, host, program
+from netconsole.far import address, archive, far_host, program
 from netconsole.far.door import Approach
 from netconsole.far.ssh import SshLine
 from netconsole.host import door
@@ -50,7 +50,7 @@ while guest.fileno() in reading:
 def patient(quiet_s: float = QUIET_S) -> Iterator[None]:
     """Machines of the lab may be silent for so long: the line does not count as cut."""
     with contextlib.ExitStack() as stack:
-        waits = [(one, "ANSWER_S") for one in (host, ping_capture)] + [(archive, "SILENCE_S")]
+        waits = [(one, "ANSWER_S") for one in (far_host, ping_capture)] + [(archive, "SILENCE_S")]
         for module, name in [*waits, (door, "LINE_S"), (door, "START_S")]:
             stack.enter_context(mock.patch.object(module, name, quiet_s))
         stack.enter_context(mock.patch.object(program, "BEAT_S", quiet_s / 5))
