@@ -124,9 +124,13 @@ def _run(python: str, code: str) -> str:
 
 
 def _place_of_bcc() -> str:
-    import importlib.util
+    """Its first file. The collector runs without site packages (-S), so they are looked through all the same."""
+    import site
+    from importlib.machinery import PathFinder
 
-    found = importlib.util.find_spec("bcc")
+    root = os.path.dirname(os.path.dirname(sys.executable))  # of an environment, which only site knows as one
+    own = os.path.join(root, "lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
+    found = PathFinder.find_spec("bcc", [*sys.path, own, *site.getsitepackages()])
     return str(found.origin) if found else ""
 
 

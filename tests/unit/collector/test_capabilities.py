@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from netconsole.base import paths
 from netconsole_collector import capabilities
 from netconsole_collector.types import btf, copied_types, kernel_symbols, real_headers
 
@@ -55,3 +56,18 @@ def test_this_interpreter_looks_for_bcc_without_another_process(monkeypatch: pyt
     assert capabilities.bcc(sys.executable, is_thorough=False)["why"]
     with pytest.raises(AssertionError, match="a process was started"):
         capabilities.bcc(sys.executable, is_thorough=True)
+
+
+def test_the_collector_finds_bcc_where_its_workers_do() -> None:
+    """It runs without site packages, and what it says decides which probes are offered to be started."""
+    look = """
+import sys
+from netconsole.base import paths
+from netconsole_collector import capabilities
+print([capabilities.bcc(sys.executable, is_thorough)["ok"] for is_thorough in (False, True)])
+"""
+    command = paths.program_command("")
+    python, options = command[0], command[1 : command.index("-c")]
+    code = f"import sys; sys.path.insert(0, {str(paths.collector_package().parent)!r})\n{look}"
+    done = subprocess.run([python, *options, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("[True, True]", "[False, False]")
