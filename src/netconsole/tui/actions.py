@@ -48,7 +48,7 @@ ACTIONS: tuple[Hotkey, ...] = (
     Hotkey("pane.5", "5", "Queues", "how long packets wait in transmit queues", "pane('queues')", "main"),
     Hotkey("pane.6", "6", "Host", "softirqs, sockets and links", "pane('host')", "main"),
     Hotkey("pane.7", "7", "Cost", "what watching costs, and the state of every probe", "pane('cost')", "main"),
-    Hotkey("pane.8", "8", "Events", "samples of single events, newest first", "pane('events')", "main"),
+    Hotkey("pane.8", "8", "Events", "all incidents since the start; samples of events", "pane('events')", "main"),
     Hotkey("pane.9", "9", "Path", "how long packets take, by direction, stage and flow", "pane('path')", "main"),
     Hotkey("pane.10", "0", "Flows", "who sends most, by device and direction", "pane('flows')", "main"),
     Hotkey("pane.11", "d", "Disk", "who asks block devices for what, and how long they take", "pane('disk')", "main"),

@@ -158,5 +158,5 @@ async def test_events_of_a_details_probe() -> None:
     async with running(session=session) as one:
         text = await one.press("8")
         assert "192.0.2." in text and "\x1b" not in text and "the rest is only counted" in text
-        text = await one.press("enter")
+        text = await one.press("tab", "enter")
         assert "stack, innermost first" in text and "tcp_v4_rcv" in text

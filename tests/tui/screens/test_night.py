@@ -86,7 +86,7 @@ async def test_where_there_is_no_row_it_says_so_until_the_next_key() -> None:
     async with running((80, 24), investigator=Asked()) as one:
         await one.press("4", "slash", *"zzz", "enter")
         assert "choose a row first" in (await one.press("i")).splitlines()[-1]
-        assert "Enter details" in (await one.press("down")).splitlines()[-1]
+        assert "s snapshot" in (await one.press("down")).splitlines()[-1]
 
 
 async def test_a_message_on_a_page_goes_with_the_next_key_too() -> None:

@@ -98,7 +98,7 @@ def panes(manifests: Mapping[str, Manifest], running: Collection[str]) -> dict[s
         Pane(
             "events",
             "Events",
-            ((PlacedBlock("Events", events.events_block()),), (PlacedBlock("Incidents", stands_out.log_block()),)),
+            ((PlacedBlock("Incidents", stands_out.log_block()),), (PlacedBlock("Events", events.events_block()),)),
             (),
         ),
         _full(
