@@ -108,6 +108,8 @@ def checked(line: str) -> List[str]:
         raise BadQuestion(
             "command: cat shows files of /proc, devices and control groups that netconsole names, and no other"
         )
+    if program == "ip" and any("xfrm".startswith(word) for word in words[1:]) and not {"nokeys", "policy"} & set(words):
+        raise BadQuestion("command: it would show keys, which nobody may take along: add nokeys")
     if family in _SHOWS and not any(part in _SHOWS[family] for part in parts):
         raise BadQuestion("command: of {} only what shows something is run".format(program))
     if family == "ovs" and not (_CHANGES | _OVS_CHANGES).isdisjoint(parts):

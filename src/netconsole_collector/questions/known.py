@@ -11,6 +11,7 @@ _NETWORK = ("backlog", "bridge_loop", "bridge_port", "conntrack", "firewall", "f
 KNOWN: Dict[str, float] = {
     **dict.fromkeys(_NETWORK, CAUSE_S),
     "command": 10.0,
+    "counters": CAUSE_S,
     "disk": CAUSE_S,
     "facts": 10.0,
     "host": 3.0,

@@ -57,6 +57,13 @@ def test_what_may_change_something_is_refused(line: str) -> None:
         answer("command", {"netns": "host", "command": line})
 
 
+@pytest.mark.parametrize("line", ["ip xfrm state", "ip -s xf st list"])
+def test_no_key_gets_into_a_ticket(line: str) -> None:
+    with pytest.raises(BadQuestion, match="it would show keys"):
+        command.checked(line)
+    assert command.checked(f"{line} nokeys")
+
+
 def test_a_table_may_be_named_like_a_command() -> None:
     assert command.checked("nft -a list chain inet f add")[-2:] == ["f", "add"]
 
