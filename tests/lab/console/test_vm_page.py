@@ -168,7 +168,7 @@ def test_a_worker_that_can_move_no_more_packets_is_named(host: Testbed) -> None:
     tap, qemu = guest.card.tap, qemu_pid(host.hypervisor, guest)
     pids = " ".join(worker_pids(host.hypervisor, guest))
     rule = f"echo filter add dev {tap} ingress protocol ip prio $prio u32 {NEVER}"
-    rules = f"for prio in 8 9; do for n in $(seq {RULES}); do {rule}; done; done"
+    rules = f"for prio in 6 7 8 9; do for n in $(seq {RULES}); do {rule}; done; done"
     nice = f"for task in /proc/{qemu}/task/*; do taskset -pc 0 ${{task##*/}}; renice -n 15 -p ${{task##*/}}; done"
     first = f"for pid in {pids}; do taskset -pc 1 $pid; chrt -f -p 1 $pid; done"
     begin = f"modprobe -a sch_ingress cls_u32; tc qdisc add dev {tap} clsact; ({rules}) | tc -batch -; {nice}; {first}"
