@@ -11,7 +11,6 @@ from netconsole_collector.primitives.here import Here, text_of
 from netconsole_collector.sources.base import Json, Pace, RowLabels, RowMaker, SourceReading, SourceRow
 from netconsole_collector.sources.vm.cpu_limits import GROUPS, groups_of, pairs
 
-_MAX_VMS = 4096
 _NONE = 1 << 62
 """A limit of version 1 that is none: the largest multiple of a page."""
 
@@ -36,9 +35,9 @@ _FIRST = _Names("memory.usage_in_bytes", ("memory.limit_in_bytes",), "total_pgma
 class VmMemory:
     """The table `memory` of vm_states. The files of large groups are dear to read, so it may be read less often."""
 
-    def __init__(self, host: Here) -> None:
+    def __init__(self, host: Here, max_rows: int) -> None:
         self._host = host
-        self._rows = RowMaker(("faults",), _MAX_VMS)
+        self._rows = RowMaker(("faults",), max_rows)
         self._pace = Pace()
         self._since_ns = 0
         self._groups: Dict[str, Optional[Tuple[str, _Names]]] = {}

@@ -55,7 +55,7 @@ class VmStates(KernelSource):
     def __init__(self, host: Here = HERE) -> None:
         self._host = host
         self._rows = RowMaker(COUNTS, MAX_VMS)
-        self._memory = VmMemory(host)
+        self._memory = VmMemory(host, MAX_VMS)
         self._machines: Dict[str, _Machine] = {}
         self._processes = NewProcesses(host, YOUNG_LOOKS)
         self._look_in = 0
